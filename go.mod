@@ -1,0 +1,3 @@
+module wiretape
+
+go 1.26

@@ -1,0 +1,69 @@
+package wire
+
+// Finding is something to report, with its place. wire fills in what it knows;
+// who reads files adds the connection and the file.
+type Finding struct {
+	// Kind is a stable word for programs, one of the Kind constants here or of
+	// a protocol's package.
+	Kind string
+	// Connection and File, where known.
+	Connection string
+	File       string
+	// Offset of the first byte concerned, in the connection, and how many
+	// bytes. A Length of 0 is a point.
+	Offset int64
+	Length int64
+	// Field is the name of the field concerned, in the specification's words.
+	Field string
+	// Want and Got are what was expected and what was found.
+	Want string
+	Got  string
+	// Message says it in one line for people.
+	Message string
+	// Cost says what is lost by it, "" when nothing is.
+	Cost string
+}
+
+// The kinds of findings that do not depend on the protocol.
+const (
+	// KindCut: the stream ends inside a unit.
+	KindCut = "cut"
+	// KindZeroTail: from here to the end there are only zeros, as a power loss
+	// leaves them.
+	KindZeroTail = "zero-filled-tail"
+	// KindBadLength: a frame's length is impossible; the framing is lost.
+	KindBadLength = "bad-length"
+	// KindLost: bytes stepped over because no frame could be found in them.
+	KindLost = "framing-lost"
+	// KindBadPreamble: the stream does not start as the protocol says.
+	KindBadPreamble = "bad-preamble"
+	// KindBadVersion: another version of the protocol than is known here.
+	KindBadVersion = "bad-version"
+	// KindMalformed: a frame whose payload does not decode.
+	KindMalformed = "malformed-frame"
+	// KindUnknownKind: a frame of a kind that this version does not know.
+	KindUnknownKind = "unknown-kind"
+	// KindDoubtful: a frame that decodes but reaches into a zero-filled tail.
+	KindDoubtful = "doubtful-frame"
+)
+
+// Fault is why a unit could not be decoded: a [Finding] as an error.
+type Fault struct{ Finding Finding }
+
+// Error is the message alone; the place is in the finding.
+func (f *Fault) Error() string { return f.Finding.Message }
+
+// Cut makes the finding of a stream that ended inside a unit: have of want
+// bytes are there. want is 0 when the unit's length is not known.
+func Cut(offset, have, want int64, what string) Finding {
+	f := Finding{Kind: KindCut, Offset: offset, Length: have,
+		Got:  Itoa(have) + " bytes",
+		Cost: "the partial " + what + " is lost"}
+	if want > 0 {
+		f.Want = Itoa(want) + " bytes"
+		f.Message = "the stream ends inside a " + what + ": got " + Itoa(have) + " of " + Itoa(want) + " bytes"
+	} else {
+		f.Message = "the stream ends inside a " + what + ": got " + Itoa(have) + " bytes, too few to know its length"
+	}
+	return f
+}

@@ -1,0 +1,116 @@
+package wire
+
+import (
+	"strconv"
+	"unicode/utf8"
+)
+
+// Itoa is a decimal number.
+func Itoa(n int64) string { return strconv.FormatInt(n, 10) }
+
+// Utoa is a decimal number.
+func Utoa(n uint64) string { return strconv.FormatUint(n, 10) }
+
+const hexDigits = "0123456789abcdef"
+
+// AppendHex appends b as lower-case hex.
+func AppendHex(dst, b []byte) []byte {
+	for _, c := range b {
+		dst = append(dst, hexDigits[c>>4], hexDigits[c&15])
+	}
+	return dst
+}
+
+// AppendJSONString appends s as a JSON string. Invalid UTF-8 becomes U+FFFD;
+// control characters, quotes, angle brackets and the two Unicode line
+// separators are escaped, so that the result is safe on a terminal, in HTML and
+// in JavaScript.
+func AppendJSONString(dst []byte, s string) []byte {
+	dst = append(dst, '"')
+	for i := 0; i < len(s); {
+		c := s[i]
+		if c < utf8.RuneSelf {
+			i++
+			switch {
+			case c == '"' || c == '\\':
+				dst = append(dst, '\\', c)
+			case c == '\n':
+				dst = append(dst, '\\', 'n')
+			case c == '\t':
+				dst = append(dst, '\\', 't')
+			case c < 0x20 || c == 0x7f || c == '<' || c == '>' || c == '&':
+				dst = append(dst, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&15])
+			default:
+				dst = append(dst, c)
+			}
+			continue
+		}
+		r, n := utf8.DecodeRuneInString(s[i:])
+		switch {
+		case r == utf8.RuneError && n == 1:
+			dst = append(dst, `\ufffd`...)
+		case unprintable(r):
+			dst = appendUnicodeEscape(dst, r)
+		default:
+			dst = append(dst, s[i:i+n]...)
+		}
+		i += n
+	}
+	return append(dst, '"')
+}
+
+// unprintable tells the characters that change how a line around them is read:
+// C1 controls, line separators, and the bidirectional and invisible formats.
+func unprintable(r rune) bool {
+	switch {
+	case r >= 0x80 && r <= 0x9f, r == 0xad, r == 0x61c,
+		r >= 0x200b && r <= 0x200f, r >= 0x2028 && r <= 0x202e,
+		r >= 0x2060 && r <= 0x206f, r == 0xfeff, r >= 0xfff9 && r <= 0xfffb:
+		return true
+	}
+	return false
+}
+
+func appendUnicodeEscape(dst []byte, r rune) []byte {
+	return append(dst, '\\', 'u', hexDigits[r>>12&15], hexDigits[r>>8&15], hexDigits[r>>4&15], hexDigits[r&15])
+}
+
+// SafeText makes text from the wire harmless on a terminal: control,
+// bidirectional and invisible characters and invalid bytes come out as escapes
+// (\n, \u202e, \xff), and what is longer than limit bytes ends in an ellipsis.
+// A limit of 0 is none.
+func SafeText(s string, limit int) string {
+	clean := limit == 0 || len(s) <= limit
+	if clean {
+		for i := 0; i < len(s); i++ {
+			if s[i] < 0x20 || s[i] >= 0x7f {
+				clean = false
+				break
+			}
+		}
+		if clean {
+			return s
+		}
+	}
+	var dst []byte
+	for i := 0; i < len(s); {
+		if limit > 0 && len(dst) >= limit {
+			return string(append(dst, "…"...))
+		}
+		r, n := utf8.DecodeRuneInString(s[i:])
+		switch {
+		case r == utf8.RuneError && n == 1:
+			dst = append(dst, '\\', 'x', hexDigits[s[i]>>4], hexDigits[s[i]&15])
+		case r == '\n':
+			dst = append(dst, '\\', 'n')
+		case r == '\t':
+			dst = append(dst, '\\', 't')
+		case r < 0x20 || r == 0x7f || unprintable(r):
+			dst = appendUnicodeEscape(dst, r)
+		default:
+			dst = append(dst, s[i:i+n]...)
+		}
+		i += n
+	}
+	return string(dst)
+}
