@@ -183,17 +183,23 @@ func (r *Reader) inZeros(off int64) bool {
 // into it and goes on behind it: its bytes from p on are not what was sent. A
 // unit that the input ends with keeps its zeros: they may be its own.
 func (r *Reader) doubtful(u Unit) (p int64, doubt bool) {
-	z := r.opt.ZerosFrom
-	if z <= 0 || u.End() <= z || u.Type != UnitFrame {
-		return 0, false
-	}
-	in := max(z-r.opt.FileStart, 0)
-	p = r.opt.FileStart + (in+SectorSize-1)/SectorSize*SectorSize
-	if p >= u.End() {
+	p, doubt = ReachesIntoZeros(u, r.opt.ZerosFrom, r.opt.FileStart)
+	if !doubt {
 		return 0, false
 	}
 	more, err := r.fill(int64(len(u.Bytes)) + 1)
 	return p, err == nil && more
+}
+
+// ReachesIntoZeros says that u ends behind a sector that was zeroed, and where
+// that sector starts. zerosFrom and fileStart are as in [ReaderOptions].
+func ReachesIntoZeros(u Unit, zerosFrom, fileStart int64) (p int64, reaches bool) {
+	if zerosFrom <= 0 || u.End() <= zerosFrom || u.Type != UnitFrame {
+		return 0, false
+	}
+	in := max(zerosFrom-fileStart, 0)
+	p = fileStart + (in+SectorSize-1)/SectorSize*SectorSize
+	return p, p < u.End()
 }
 
 func (r *Reader) zeroTail(from int64) error {
@@ -204,14 +210,9 @@ func (r *Reader) zeroTail(from int64) error {
 		return err
 	}
 	end := start + n
-	f := Finding{Kind: KindZeroTail, Offset: from, Length: end - from,
-		Message: "zero-filled tail from " + Itoa(from) + ", " + Itoa(end-from) + " bytes",
-		Cost:    "what was there before the zeros is lost"}
-	r.found = append(r.found, f)
+	r.found = append(r.found, ZeroTail(from, end))
 	if from > start {
-		r.found = append(r.found, Finding{Kind: KindDoubtful, Offset: start, Length: from - start,
-			Message: "a frame reaches into the zero-filled tail and is set aside",
-			Cost:    "this frame is lost"})
+		r.found = append(r.found, SetAside(start, from))
 	}
 	r.ending = EndingZeroTail
 	return io.EOF
@@ -223,7 +224,7 @@ func (r *Reader) cut(h Head) error {
 	have := int64(r.w - r.r)
 	r.ending = EndingClean
 	if have > 0 {
-		r.found = append(r.found, cutUnit(h, r.off, have))
+		r.found = append(r.found, CutUnit(h, r.off, have))
 		r.ending = EndingCut
 		r.off += have
 		r.r = r.w
@@ -256,7 +257,7 @@ func (r *Reader) startJunk(h Head) {
 
 func (r *Reader) endJunk() {
 	if r.junk > 0 {
-		r.found = append(r.found, junkFinding(r.junkKind, r.off-r.junk, r.junk))
+		r.found = append(r.found, SteppedOver(r.junkKind, r.off-r.junk, r.junk))
 		r.junk = 0
 	}
 }

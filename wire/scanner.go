@@ -172,13 +172,14 @@ func (s *Scanner) startJunk() {
 // endJunk reports a run of junk that ended at the current unit.
 func (s *Scanner) endJunk() {
 	if s.junk > 0 {
-		s.found = append(s.found, junkFinding(s.ends, s.off-s.junk, s.junk))
+		s.found = append(s.found, SteppedOver(s.ends, s.off-s.junk, s.junk))
 		s.junk = 0
 	}
 }
 
-// junkFinding completes the finding of a run of bytes that was stepped over.
-func junkFinding(f Finding, off, n int64) Finding {
+// SteppedOver completes the finding f of a run of n bytes from off on that no
+// frame owns; a zero f gets a kind and a message.
+func SteppedOver(f Finding, off, n int64) Finding {
 	if f.Kind == "" {
 		f.Kind, f.Message = KindLost, "no frame starts here"
 	}
@@ -228,14 +229,15 @@ func (s *Scanner) Finish() (clean bool) {
 	wasJunk := s.junk > 0
 	s.endJunk()
 	if s.passed > 0 {
-		s.found = append(s.found, cutUnit(s.head, s.off, s.passed))
+		s.found = append(s.found, CutUnit(s.head, s.off, s.passed))
 		return false
 	}
 	return !wasJunk
 }
 
-// cutUnit is the finding of a stream that ends inside the unit with head h.
-func cutUnit(h Head, off, have int64) Finding {
+// CutUnit is the finding of a stream that ends inside the unit with head h,
+// which starts at off and of which have bytes are there.
+func CutUnit(h Head, off, have int64) Finding {
 	what := "frame"
 	if h.Type == UnitPreamble {
 		what = "preamble"
