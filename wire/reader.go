@@ -120,7 +120,8 @@ func (r *Reader) next() (Unit, error) {
 		if r.inZeros(r.off) {
 			return Unit{}, r.zeroTail(r.off)
 		}
-		h := r.dec.Head(have, r.eof)
+		end := r.eof && !r.opt.Live
+		h := r.dec.Head(have, end)
 		switch h.Type {
 		case UnitMore:
 			h.Size = max(h.Size, int64(len(have))+1)
@@ -128,7 +129,7 @@ func (r *Reader) next() (Unit, error) {
 			if err != nil {
 				return Unit{}, err
 			}
-			if !more {
+			if !more && end {
 				return Unit{}, r.cut(h)
 			}
 			continue

@@ -13,12 +13,17 @@ package wire
 //		if done { … u.End() is a boundary … }
 //		p = p[n:]
 //	}
+//
+// A decoder may have had to look behind a unit to know where it ends. Then n
+// may be 0 with done, u.End() lies before Offset, and AtBoundary is false: such
+// a unit counts, and the input is to be cut at a later one.
 type Scanner struct {
 	dec     Decoder
 	limit   int64
 	off     int64  // of the current unit
 	passed  int64  // bytes of it seen
 	buf     []byte // its first bytes, where they came in pieces
+	ahead   int    // bytes at the end of buf that lie behind the unit given back last
 	head    Head
 	settled bool
 	lost    bool
@@ -92,6 +97,7 @@ func (s *Scanner) Next(p []byte) (n int, u Unit, done bool) {
 		s.passed += int64(len(p))
 		return len(p), Unit{}, false
 	}
+	s.dropDone()
 	for !s.settled || s.passed < min(s.head.Peek, s.limit, s.head.Size) {
 		// The unit's first bytes: in p alone, or gathered in buf.
 		first := p[n:]
@@ -137,11 +143,19 @@ func (s *Scanner) Next(p []byte) (n int, u Unit, done bool) {
 		s.passed += int64(take)
 		n += take
 	}
-	take := min(s.head.Size-s.passed, int64(len(p)-n))
+	take := max(min(s.head.Size-s.passed, int64(len(p)-n)), 0)
 	s.passed += take
 	n += int(take)
 	u, done = s.finishUnit(s.buf)
 	return n, u, done
+}
+
+// dropDone moves what lies behind the unit given back last to the front of buf.
+func (s *Scanner) dropDone() {
+	if s.ahead > 0 {
+		s.buf = s.buf[:copy(s.buf, s.buf[len(s.buf)-s.ahead:])]
+		s.ahead = 0
+	}
 }
 
 // look asks the decoder what the unit is.
@@ -202,22 +216,25 @@ func (s *Scanner) finishUnit(first []byte) (Unit, bool) {
 	}
 	s.found = s.dec.Observe(u, s.found)
 	s.off += u.Size
-	s.passed, s.settled = 0, false
+	s.passed -= u.Size
+	s.ahead, s.settled = int(s.passed), false
 	return u, true
 }
 
 // Finish says that the input ends here, and gives back whether it ended at a
-// boundary. What it finds is in Findings.
+// boundary. What it finds is in Findings. Next with no bytes, until it gives
+// nothing, gives back the units that are known without the end.
 func (s *Scanner) Finish() (clean bool) {
-	if !s.lost && !s.settled && s.passed > 0 {
+	for !s.lost && !s.settled && s.passed > 0 {
+		s.dropDone()
 		s.look(s.buf, true)
-		if s.head.Type == UnitJunk {
-			// The bytes at the end of which a frame could still have begun.
-			s.startJunk()
-			s.junk += s.passed
-			s.off += s.passed
-			s.passed = 0
+		if s.lost || s.head.Type == UnitMore || s.head.Size > s.passed {
+			break
 		}
+		// Bytes in which a frame could still have begun, or a frame whose end
+		// only the end of the stream could tell.
+		s.settled = true
+		s.finishUnit(s.buf)
 	}
 	if s.lost {
 		s.junk += s.passed

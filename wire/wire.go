@@ -135,7 +135,8 @@ const (
 type Head struct {
 	Type UnitType
 	// Size is the unit's whole length in bytes, its length prefix included.
-	// For UnitMore it is how many bytes Head needs to be called with.
+	// For UnitMore it is how many bytes Head needs to be called with; they may
+	// reach behind the unit. For UnitJunk it is at most what Head was given.
 	Size int64
 	// Peek is how many of the unit's first bytes Observe needs. It may grow as
 	// Head is called with more; it is settled once Peek ≤ len(b).
