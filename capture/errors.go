@@ -1,0 +1,125 @@
+package capture
+
+import (
+	"errors"
+	"io/fs"
+	"strings"
+	"syscall"
+
+	"wiretape/wire"
+)
+
+// The kinds of findings about capture files, beside those of package wire.
+const (
+	// KindMissingFiles: files of a connection are not there.
+	KindMissingFiles = "missing-files"
+	// KindNoEnd: the last file here was closed by rotation; what came behind
+	// it is not here.
+	KindNoEnd = "no-end"
+	// KindShortFile: a file has fewer bytes than its sidecar says.
+	KindShortFile = "short-file"
+	// KindSurplusBytes: a file has bytes behind those that its sidecar proves.
+	KindSurplusBytes = "surplus-bytes"
+	// KindHashMismatch: a file's bytes are not those of its sidecar's SHA-256.
+	KindHashMismatch = "hash-mismatch"
+	// KindChainBroken: a sidecar names another file before this one.
+	KindChainBroken = "chain-broken"
+	// KindConflict: two files of one connection and number with other bytes.
+	KindConflict = "conflicting-files"
+	// KindDoubled: a file was given more than once.
+	KindDoubled = "doubled-file"
+	// KindForeign: a file that is no part of a capture.
+	KindForeign = "foreign-file"
+	// KindSidecarMissing: files without their sidecar.
+	KindSidecarMissing = "sidecar-missing"
+	// KindSidecarInvalid: a sidecar that can't be read as one.
+	KindSidecarInvalid = "sidecar-invalid"
+	// KindSidecarStale: a sidecar that does not fit the bytes.
+	KindSidecarStale = "sidecar-stale"
+	// KindNoPlace: a file from the middle of a connection without context.
+	KindNoPlace = "no-place"
+	// KindDamagedZstd: a compressed file that does not decompress.
+	KindDamagedZstd = "damaged-zstd"
+	// KindIndex: an arrival index that is cut or does not fit the bytes.
+	KindIndex = "arrival-index"
+	// KindUnsealed: a file that its recorder did not close, or is writing.
+	KindUnsealed = "unsealed-file"
+	// KindProtocol: the bytes are of another protocol than the sidecar says.
+	KindProtocol = "protocol-mismatch"
+	// KindSums: a .sha256 file that is missing or does not fit.
+	KindSums = "sums"
+	// KindRecovered: a file that its recorder did not close and recovery did.
+	KindRecovered = "recovered-file"
+	// KindUnreadable: a file that can't be read.
+	KindUnreadable = "unreadable-file"
+)
+
+// NotCaptureError says that an input is neither a capture nor a stream that
+// this program can read, and what it is instead.
+type NotCaptureError struct {
+	Path string
+	// What it is: "a JPEG image", "an empty file".
+	What string
+}
+
+func (e *NotCaptureError) Error() string {
+	return wire.SafeText(e.Path, 0) + " is " + e.What
+}
+
+// NoPlaceError says that a file is from the middle of a connection and nothing
+// tells from where: neither a first file nor a sidecar.
+type NoPlaceError struct {
+	Connection string
+	// File is the first file there is.
+	File string
+}
+
+func (e *NoPlaceError) Error() string {
+	return e.File + " is from the middle of a connection and has no place: the files before it and its sidecar are missing"
+}
+
+// LockedError says that another recorder has the directory.
+type LockedError struct {
+	Dir string
+	// Holder is what the holder wrote about itself.
+	Holder string
+}
+
+func (e *LockedError) Error() string {
+	s := "the capture directory " + wire.SafeText(e.Dir, 0) + " is in use"
+	if e.Holder != "" {
+		s += " by " + wire.SafeText(e.Holder, 200)
+	}
+	return s
+}
+
+// FileError is an operation on a capture file that failed, with its place.
+type FileError struct {
+	// Op is what was being done: "write", "sync", "rename", "create" and so on.
+	Op string
+	// File is the file's path.
+	File string
+	// Offset in the connection of the first byte concerned.
+	Offset int64
+	Err    error
+}
+
+func (e *FileError) Error() string {
+	s := e.Op + " " + e.File + " at offset " + wire.Itoa(e.Offset) + ": " + cause(e.Err)
+	var no syscall.Errno
+	if errors.As(e.Err, &no) {
+		s += " (errno " + wire.Itoa(int64(no)) + ")"
+	}
+	return s
+}
+
+func (e *FileError) Unwrap() error { return e.Err }
+
+// cause is the error without the operation and path that FileError says.
+func cause(err error) string {
+	var pe *fs.PathError
+	if errors.As(err, &pe) {
+		return pe.Err.Error()
+	}
+	return strings.TrimSpace(err.Error())
+}

@@ -1,0 +1,702 @@
+package capture
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"sort"
+
+	"wiretape/capture/sidecar"
+	"wiretape/internal/vfs"
+	"wiretape/wire"
+	"wiretape/wire/protocols"
+)
+
+// InputOptions say how inputs are read.
+type InputOptions struct {
+	// FS holds the inputs; nil is the operating system's.
+	FS vfs.FS
+	// Registry is the protocols that are known; nil is protocols.All.
+	Registry wire.Registry
+	// Protocol forces one for all inputs: a name of the registry, or "raw" for
+	// bytes without frames. "" and "auto" take it from the content, and where
+	// that does not tell from the sidecar.
+	Protocol string
+	// Context, if set, is where connections go on that have no place of their
+	// own: no first file and no sidecar. ContextStart is the offset then.
+	Context      *wire.Context
+	ContextStart int64
+	// TrustHashes leaves out the SHA-256 while reading.
+	TrustHashes bool
+}
+
+// ProtocolRaw is the protocol of bytes that no known protocol fits.
+const ProtocolRaw = "raw"
+
+// ProtocolAuto is the word for finding the protocol out.
+const ProtocolAuto = "auto"
+
+// Set is what a list of inputs holds. Nothing in it depends on the order in
+// which they were given.
+type Set struct {
+	// Connections in order of their ids.
+	Connections []*Connection
+	// Findings about inputs that belong to no connection, such as foreign
+	// files. Those about a connection are in it.
+	Findings []wire.Finding
+}
+
+// Connection is one transport session in one direction.
+type Connection struct {
+	// ID from the file names, or made from a raw stream file's name.
+	ID string
+	// Protocol is a name of the registry, or "raw".
+	Protocol  string
+	Direction wire.Direction
+	// Pair is the id of the other direction's connection, "" when not known;
+	// it may not be among the inputs.
+	Pair string
+	// Endpoint as the recorder was told, "" when not known.
+	Endpoint string
+	// FirstArrival and LastArrival are nil when not known.
+	FirstArrival, LastArrival *sidecar.Instant
+	// Transport is how the connection ended, nil when not known.
+	Transport *sidecar.Verdict
+	// Files in order of number, without holes' files.
+	Files []*File
+	// Raw says that this is a stream file that no recorder of ours wrote.
+	Raw bool
+	// Findings about its files, places included: holes among them.
+	Findings []wire.Finding
+	// Refused is why nothing of it can be read: a *NoPlaceError.
+	Refused error
+
+	runs []*Run
+	opt  InputOptions
+}
+
+// Runs are the contiguous stretches of the connection, in order; none when it
+// was Refused.
+func (c *Connection) Runs() []*Run { return c.runs }
+
+// File is one file of a connection.
+type File struct {
+	// Path to open it, and Name, its base name, to report it.
+	Path, Name string
+	// Number in its connection, from 1.
+	Number int64
+	// Start is the offset in the connection of its first byte.
+	Start int64
+	// Length is how many bytes of the connection it holds, decompressed.
+	Length int64
+	// Sealed files are complete and never change. A file that is not sealed
+	// may be being written.
+	Sealed     bool
+	Compressed bool
+	// Sidecar is what the file's sidecar says, as far as it fits the bytes;
+	// nil without one.
+	Sidecar *sidecar.Sidecar
+
+	fs vfs.FS
+	// expected is Length as the sidecar says, -1 without one.
+	expected int64
+	size     int64 // on disk
+}
+
+// End is the offset behind the file's last byte.
+func (f *File) End() int64 { return f.Start + f.Length }
+
+// Open gives the file's bytes, decompressed.
+func (f *File) Open() (io.ReadCloser, error) { return f.openAt(0) }
+
+// openAt gives the file's bytes from offset at in it on.
+func (f *File) openAt(at int64) (io.ReadCloser, error) {
+	src, err := f.fs.Open(f.Path)
+	if err != nil {
+		return nil, &FileError{"open", f.Path, f.Start, err}
+	}
+	if !f.Compressed {
+		// A sealed file may have surplus bytes that are not part of it.
+		n := max(f.Length-at, 0)
+		return fileReader{io.NewSectionReader(src, at, n), src}, nil
+	}
+	from := int64(0)
+	if t, ok := seekTable(src, f.size); ok && at > 0 {
+		if e, ok := t.EntryByDecompressedOffset(uint64(at)); ok && e.CompressedOffset < uint64(f.size) {
+			from, at = int64(e.CompressedOffset), at-int64(e.DecompressedOffset)
+		}
+	}
+	z, err := zstdReader(io.NewSectionReader(src, from, f.size-from))
+	if err != nil {
+		src.Close()
+		return nil, &FileError{"read", f.Path, f.Start, err}
+	}
+	if at > 0 {
+		if _, err := io.CopyN(io.Discard, z, at); err != nil && err != io.EOF {
+			z.Close()
+			src.Close()
+			return nil, &FileError{"read", f.Path, f.Start, err}
+		}
+	}
+	return fileReader{z, closers{z, src}}, nil
+}
+
+type fileReader struct {
+	io.Reader
+	io.Closer
+}
+
+type closers []io.Closer
+
+func (cs closers) Close() error {
+	var errs []error
+	for _, c := range cs {
+		errs = append(errs, c.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// hash reads the whole file. n is its length as read, also when err is not nil.
+func (f *File) hash(limit int64) (sum string, n int64, err error) {
+	r, err := f.Open()
+	if err != nil {
+		return "", 0, err
+	}
+	defer r.Close()
+	h := sha256.New()
+	var src io.Reader = r
+	if limit >= 0 {
+		src = io.LimitReader(r, limit)
+	}
+	n, err = io.CopyBuffer(struct{ io.Writer }{h}, src, make([]byte, 256<<10))
+	return hex.EncodeToString(h.Sum(nil)), n, err
+}
+
+// OpenInputs looks at inputs: each path is a capture directory, one of its
+// files, or a raw stream file. It reads names, sidecars and first bytes, not
+// whole files, and writes nothing. A path that is no input at all is a
+// *NotCaptureError; if no connection has a place, the error is a *NoPlaceError.
+// Everything else is a finding and the rest is used.
+func OpenInputs(paths []string, opt InputOptions) (*Set, error) {
+	if opt.FS == nil {
+		opt.FS = vfs.OS
+	}
+	if opt.Registry == nil {
+		opt.Registry = protocols.All()
+	}
+	if p := opt.Protocol; p != "" && p != ProtocolAuto && p != ProtocolRaw && opt.Registry.Named(p) == nil {
+		return nil, fmt.Errorf("unknown protocol %s", wire.SafeText(p, 40))
+	}
+	in := &inputs{opt: opt, set: &Set{}, byID: map[string]*gathered{}, seen: map[string]bool{}}
+	sorted := append([]string(nil), paths...)
+	sort.Strings(sorted)
+	for _, p := range sorted {
+		if err := in.path(p); err != nil {
+			return nil, err
+		}
+	}
+	if err := in.connections(); err != nil {
+		return nil, err
+	}
+	return in.set, nil
+}
+
+// inputs gathers what the paths hold.
+type inputs struct {
+	opt  InputOptions
+	set  *Set
+	byID map[string]*gathered
+	raws []*File
+	seen map[string]bool
+}
+
+// gathered is one connection's files and side files as they are found.
+type gathered struct {
+	files map[int64][]*File
+	// sides are folders in which sidecars lie, by file number: also those
+	// whose bytes are missing.
+	sides map[int64][]string
+}
+
+func (in *inputs) path(p string) error {
+	st, err := in.opt.FS.Stat(p)
+	if err != nil {
+		return fmt.Errorf("opening the input: %w", err)
+	}
+	if !st.Dir {
+		return in.file(p, true)
+	}
+	names, err := in.opt.FS.List(p)
+	if err != nil {
+		return fmt.Errorf("reading the folder: %w", err)
+	}
+	any := false
+	for _, n := range names {
+		form := ParseName(n).Form
+		any = any || form == FormBytes || form == FormPartial || form == FormCompressed || form == FormJournal || form == FormLock
+	}
+	if !any {
+		what := "an empty folder"
+		if len(names) > 0 {
+			what = "a folder without capture files"
+		}
+		return &NotCaptureError{p, what}
+	}
+	for _, n := range names {
+		if err := in.file(filepath.Join(p, n), false); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// file takes in one file: named says that it was given by its own path.
+func (in *inputs) file(p string, named bool) error {
+	clean := filepath.Clean(p)
+	if in.seen[clean] {
+		return nil
+	}
+	in.seen[clean] = true
+	base := filepath.Base(p)
+	n := ParseName(base)
+	f := &File{Path: p, Name: wire.SafeText(base, 200), Number: n.Number, fs: in.opt.FS, expected: -1}
+	switch n.Form {
+	case FormJournal, FormLock, FormIndex, FormSums, FormTemporary:
+		return nil
+	case FormSidecar, FormOpening:
+		g := in.of(n.Connection)
+		if n.Form == FormSidecar {
+			g.sides[n.Number] = append(g.sides[n.Number], filepath.Dir(p))
+		}
+		return nil
+	case FormForeign:
+		if !named {
+			what := "a file that is no part of a capture, not read"
+			if st, err := in.opt.FS.Stat(p); err == nil && st.Dir {
+				what = "a folder, not looked into"
+			}
+			in.set.Findings = append(in.set.Findings, wire.Finding{Kind: KindForeign, File: f.Name,
+				Message: f.Name + " is " + what})
+			return nil
+		}
+		return in.raw(f)
+	case FormBytes, FormCompressed:
+		f.Sealed = true
+		f.Compressed = n.Form == FormCompressed
+	}
+	st, err := in.opt.FS.Stat(p)
+	if err != nil {
+		return fmt.Errorf("opening the input: %w", err)
+	}
+	f.size = st.Size
+	g := in.of(n.Connection)
+	g.files[n.Number] = append(g.files[n.Number], f)
+	if named {
+		// A file given alone still has its sidecar beside it.
+		g.sides[n.Number] = append(g.sides[n.Number], filepath.Dir(p))
+	}
+	return nil
+}
+
+func (in *inputs) of(id string) *gathered {
+	g := in.byID[id]
+	if g == nil {
+		g = &gathered{files: map[int64][]*File{}, sides: map[int64][]string{}}
+		in.byID[id] = g
+	}
+	return g
+}
+
+// raw takes in a file that is a whole connection by itself.
+func (in *inputs) raw(f *File) error {
+	f.Number = 1
+	st, err := in.opt.FS.Stat(f.Path)
+	if err != nil {
+		return fmt.Errorf("opening the input: %w", err)
+	}
+	f.size, f.Length = st.Size, st.Size
+	if st.Size == 0 && st.Regular {
+		return &NotCaptureError{f.Path, "an empty file"}
+	}
+	if !st.Regular {
+		return &NotCaptureError{f.Path, "neither a file nor a folder"}
+	}
+	prefix, err := f.prefix()
+	if err != nil {
+		return err
+	}
+	if isZstd(prefix) {
+		f.Compressed = true
+		if _, f.Length, err = f.hash(-1); err != nil {
+			return &NotCaptureError{f.Path, "zstd data that does not decompress: " + err.Error()}
+		}
+		if prefix, err = f.prefix(); err != nil {
+			return err
+		}
+	}
+	if in.opt.Protocol == "" || in.opt.Protocol == ProtocolAuto {
+		if p, _, _ := in.opt.Registry.Detect(prefix, true); p == nil {
+			what := sniff(prefix)
+			if what == "" {
+				what = "no stream of a known protocol (--protocol raw reads any bytes)"
+			}
+			return &NotCaptureError{f.Path, what}
+		}
+	}
+	in.raws = append(in.raws, f)
+	return nil
+}
+
+// prefix is what a detector is given.
+func (f *File) prefix() ([]byte, error) {
+	r, err := f.Open()
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	b := make([]byte, min(wire.DetectLimit, max(f.Length, 0)))
+	n, err := io.ReadFull(r, b)
+	if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
+		return nil, &FileError{"read", f.Path, f.Start, err}
+	}
+	return b[:n], nil
+}
+
+// connections makes the set of what was gathered.
+func (in *inputs) connections() error {
+	for id, g := range in.byID {
+		if len(g.files) == 0 {
+			continue
+		}
+		c := &Connection{ID: id, opt: in.opt}
+		in.assemble(c, g)
+		in.set.Connections = append(in.set.Connections, c)
+	}
+	if err := in.rawConnections(); err != nil {
+		return err
+	}
+	cs := in.set.Connections
+	sort.Slice(cs, func(i, j int) bool { return cs[i].ID < cs[j].ID })
+	sortFindings(in.set.Findings)
+	placed := false
+	var refused error
+	for _, c := range cs {
+		placed = placed || c.Refused == nil
+		if refused == nil {
+			refused = c.Refused
+		}
+	}
+	if !placed && refused != nil {
+		return refused
+	}
+	return nil
+}
+
+func sortFindings(fs []wire.Finding) {
+	sort.SliceStable(fs, func(i, j int) bool {
+		a, b := &fs[i], &fs[j]
+		if a.File != b.File {
+			return a.File < b.File
+		}
+		return a.Offset < b.Offset
+	})
+}
+
+// rawConnections makes one connection of each raw file. Equal bytes are one.
+func (in *inputs) rawConnections() error {
+	byName := map[string][]*File{}
+	for _, f := range in.raws {
+		byName[f.Name] = append(byName[f.Name], f)
+	}
+	for name, files := range byName {
+		sums := map[string]bool{}
+		for _, f := range files {
+			id := name
+			if len(files) > 1 {
+				sum, _, err := f.hash(-1)
+				if err != nil {
+					return &FileError{"read", f.Path, 0, err}
+				}
+				if sums[sum] {
+					in.set.Findings = append(in.set.Findings, wire.Finding{Kind: KindDoubled, File: f.Name,
+						Message: f.Name + " was given more than once with the same bytes; it is used once"})
+					continue
+				}
+				sums[sum] = true
+				id += "~" + sum[:8]
+			}
+			c := &Connection{ID: id, Raw: true, Files: []*File{f}, opt: in.opt}
+			c.runs = []*Run{{conn: c, Start: 0, Files: c.Files}}
+			if err := c.detect(); err != nil {
+				return err
+			}
+			in.set.Connections = append(in.set.Connections, c)
+		}
+	}
+	return nil
+}
+
+// assemble puts the files of a connection in their places.
+func (in *inputs) assemble(c *Connection, g *gathered) {
+	numbers := make([]int64, 0, len(g.files))
+	for n := range g.files {
+		numbers = append(numbers, n)
+	}
+	sort.Slice(numbers, func(i, j int) bool { return numbers[i] < numbers[j] })
+	bare := int64(0)
+	firstBare := ""
+	for _, n := range numbers {
+		for _, f := range g.files[n] {
+			in.describe(c, f)
+		}
+		f := c.choose(g.files[n])
+		c.Files = append(c.Files, f)
+		if f.Sidecar == nil && f.expected < 0 {
+			if bare++; firstBare == "" {
+				firstBare = f.Name
+			}
+		}
+	}
+	if bare > 0 {
+		c.add(wire.Finding{Kind: KindSidecarMissing, File: firstBare,
+			Message: wire.Itoa(bare) + " of " + wire.Itoa(int64(len(c.Files))) + " files have no sidecar that can be used",
+			Cost:    "their arrival times, and their context if they are read alone"})
+	}
+	in.place(c, g)
+	c.summary()
+	if c.Refused == nil {
+		if err := c.detect(); err != nil {
+			c.add(wire.Finding{Kind: KindUnreadable, File: c.Files[0].Name, Message: err.Error()})
+		}
+	}
+	sortFindings(c.Findings)
+}
+
+func (c *Connection) add(f wire.Finding) {
+	f.Connection = c.ID
+	c.Findings = append(c.Findings, f)
+}
+
+// describe finds out a file's length and reads its sidecar.
+func (in *inputs) describe(c *Connection, f *File) {
+	side, finding := in.sidecar(c.ID, f)
+	if finding != nil {
+		c.add(*finding)
+	}
+	f.Sidecar = side
+	f.Length = f.size
+	if side != nil && !side.Open {
+		f.expected = side.Length
+	}
+	if f.Compressed {
+		f.Length = f.expected
+		if !f.sizesAgree() {
+			// Counting is what is left to find its length.
+			_, n, err := f.hash(-1)
+			f.Length = n
+			if err != nil {
+				c.add(wire.Finding{Kind: KindDamagedZstd, File: f.Name, Offset: n,
+					Message: f.Name + " decompresses only up to byte " + wire.Itoa(n) + ": " + cause(err),
+					Cost:    "the bytes behind that"})
+			}
+		}
+	}
+	if f.expected < 0 || f.Length == f.expected {
+		return
+	}
+	if f.Length > f.expected {
+		// Bytes that the hash proves are the file; what follows is not.
+		if sum, n, err := f.hash(f.expected); err == nil && n == f.expected && sum == side.SHA256 {
+			c.add(wire.Finding{Kind: KindSurplusBytes, File: f.Name, Offset: side.End(), Length: f.Length - f.expected,
+				Want: wire.Itoa(f.expected) + " bytes", Got: wire.Itoa(f.Length) + " bytes",
+				Message: f.Name + " has " + wire.Itoa(f.Length-f.expected) + " bytes behind those that its sidecar proves; they are not used"})
+			f.Length = f.expected
+			return
+		}
+		c.add(wire.Finding{Kind: KindSidecarStale, File: f.Name, Offset: side.Start,
+			Want: wire.Itoa(f.expected) + " bytes", Got: wire.Itoa(f.Length) + " bytes",
+			Message: "the sidecar of " + f.Name + " does not fit its bytes; the bytes are used as they are"})
+		f.Sidecar, f.expected = nil, f.Length
+		return
+	}
+	c.add(wire.Finding{Kind: KindShortFile, File: f.Name, Offset: side.Start + f.Length, Length: f.expected - f.Length,
+		Want: wire.Itoa(f.expected) + " bytes", Got: wire.Itoa(f.Length) + " bytes",
+		Message: f.Name + " is short: got " + wire.Itoa(f.Length) + " of " + wire.Itoa(f.expected) + " bytes",
+		Cost:    wire.Itoa(f.expected-f.Length) + " bytes are missing"})
+}
+
+// sidecar reads a file's sidecar; one that does not belong to it is a finding.
+func (in *inputs) sidecar(id string, f *File) (*sidecar.Sidecar, *wire.Finding) {
+	ext := extSidecar
+	s, finding := in.readSidecar(id, f, stemOf(f.Path)+ext)
+	if s == nil && finding == nil && !f.Sealed {
+		s, finding = in.readSidecar(id, f, stemOf(f.Path)+extOpening)
+	}
+	if s != nil && s.Open && f.Sealed {
+		return nil, &wire.Finding{Kind: KindSidecarStale, File: f.Name,
+			Message: "the sidecar of " + f.Name + " is from before the file was sealed; it is not used"}
+	}
+	return s, finding
+}
+
+func (in *inputs) readSidecar(id string, f *File, path string) (*sidecar.Sidecar, *wire.Finding) {
+	b, err := vfs.ReadFile(in.opt.FS, path, sidecar.MaxSize)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	bad := func(kind, msg string) (*sidecar.Sidecar, *wire.Finding) {
+		return nil, &wire.Finding{Kind: kind, File: f.Name, Message: msg + "; it is not used"}
+	}
+	if err != nil {
+		return bad(KindSidecarInvalid, "the sidecar of "+f.Name+" can't be read: "+cause(err))
+	}
+	s, err := sidecar.Parse(b)
+	if err != nil {
+		return bad(KindSidecarInvalid, "the sidecar of "+f.Name+" is damaged: "+wire.SafeText(err.Error(), 300))
+	}
+	if s.Connection != id || s.Number != f.Number {
+		return bad(KindSidecarStale, "the sidecar of "+f.Name+" is that of file "+wire.Itoa(s.Number)+" of "+wire.SafeText(s.Connection, 60))
+	}
+	return s, nil
+}
+
+// choose takes one of the files that have the same number: the one whose
+// sidecar fits, then a sealed one, then the longest, then by its hash.
+func (c *Connection) choose(files []*File) *File {
+	if len(files) == 1 {
+		return files[0]
+	}
+	type candidate struct {
+		f     *File
+		sum   string
+		fits  bool
+		short bool
+	}
+	var cs []candidate
+	for _, f := range files {
+		sum, n, err := f.hash(-1)
+		if err != nil {
+			c.add(wire.Finding{Kind: KindUnreadable, File: f.Name, Offset: n, Message: cause(err)})
+		}
+		cs = append(cs, candidate{f: f, sum: sum, fits: err == nil && f.Sidecar != nil && f.Sidecar.SHA256 == sum})
+	}
+	sort.SliceStable(cs, func(i, j int) bool {
+		a, b := cs[i], cs[j]
+		switch {
+		case a.fits != b.fits:
+			return a.fits
+		case a.f.Sealed != b.f.Sealed:
+			return a.f.Sealed
+		case a.f.Length != b.f.Length:
+			return a.f.Length > b.f.Length
+		case a.sum != b.sum:
+			return a.sum < b.sum
+		case (a.f.Sidecar != nil) != (b.f.Sidecar != nil):
+			return a.f.Sidecar != nil
+		}
+		return !a.f.Compressed && b.f.Compressed
+	})
+	best := cs[0]
+	for _, o := range cs[1:] {
+		if o.sum == best.sum {
+			continue
+		}
+		if o.f.Length < best.f.Length && best.f.startsWith(o.f, o.sum) {
+			c.add(wire.Finding{Kind: KindDoubled, File: o.f.Name, Length: o.f.Length,
+				Message: o.f.Name + " was given twice, once as the first " + wire.Itoa(o.f.Length) + " bytes of the other, which is used"})
+			continue
+		}
+		why := "neither can be proved"
+		if best.fits {
+			why = "the one that its sidecar proves is used"
+		}
+		c.add(wire.Finding{Kind: KindConflict, File: best.f.Name,
+			Want: best.sum, Got: o.sum,
+			Message: "file " + wire.Itoa(best.f.Number) + " of " + c.ID + " was given with different bytes; " + why,
+			Cost:    wire.Itoa(o.f.Length) + " bytes are not used"})
+	}
+	return best.f
+}
+
+// startsWith says that the first bytes of f are those of o, whose hash is sum.
+func (f *File) startsWith(o *File, sum string) bool {
+	mine, n, err := f.hash(o.Length)
+	return err == nil && n == o.Length && mine == sum
+}
+
+// summary takes over what sidecars say of the whole connection.
+func (c *Connection) summary() {
+	for _, f := range c.Files {
+		s := f.Sidecar
+		if s == nil {
+			continue
+		}
+		if c.Protocol == "" && s.Protocol != ProtocolRaw {
+			c.Protocol = s.Protocol
+		}
+		if c.Direction == wire.DirectionUnknown {
+			c.Direction = wire.ParseDirection(s.Direction)
+		}
+		if c.Pair == "" {
+			c.Pair = wire.SafeText(s.Pair, 60)
+		}
+		if c.Endpoint == "" {
+			c.Endpoint = wire.SafeText(s.Endpoint, 300)
+		}
+		if c.FirstArrival == nil {
+			c.FirstArrival = s.FirstArrival
+		}
+		if s.LastArrival != nil {
+			c.LastArrival = s.LastArrival
+		}
+		if s.Transport != nil {
+			c.Transport = s.Transport
+		}
+	}
+}
+
+// detect settles the connection's protocol: the forced one, else what the bytes
+// say, else what the sidecars say, else raw.
+func (c *Connection) detect() error {
+	if p := c.opt.Protocol; p != "" && p != ProtocolAuto {
+		c.Protocol = p
+		return nil
+	}
+	said := c.Protocol
+	if len(c.runs) > 0 && c.runs[0].Start == 0 && c.runs[0].Context == nil {
+		prefix, err := c.runs[0].Files[0].prefix()
+		if err != nil {
+			return err
+		}
+		p, d, _ := c.opt.Registry.Detect(prefix, true)
+		if p != nil {
+			if said != "" && said != p.Name() {
+				c.add(wire.Finding{Kind: KindProtocol, File: c.runs[0].Files[0].Name, Want: wire.SafeText(said, 40), Got: p.Name(),
+					Message: "the sidecar says " + wire.SafeText(said, 40) + ", the bytes are " + p.Name()})
+			}
+			c.Protocol = p.Name()
+			if c.Direction == wire.DirectionUnknown {
+				c.Direction = d
+			}
+			return nil
+		}
+	}
+	if c.Protocol == "" || c.opt.Registry.Named(c.Protocol) == nil {
+		c.Protocol = ProtocolRaw
+	}
+	return nil
+}
+
+// Decoder starts a decoder of the connection's protocol at the start of a run;
+// nil for raw bytes.
+func (c *Connection) Decoder(r *Run) (wire.Decoder, error) {
+	p := c.opt.Registry.Named(c.Protocol)
+	if p == nil {
+		return nil, nil
+	}
+	return p.Open(wire.Config{Direction: c.Direction, Context: r.Context})
+}

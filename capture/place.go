@@ -1,0 +1,148 @@
+package capture
+
+import (
+	"path/filepath"
+
+	"wiretape/capture/sidecar"
+	"wiretape/wire"
+)
+
+// place gives each file its offset in the connection and finds the holes.
+//
+// Numbering is the authority where it can be: files that are consecutive from
+// number 1 lie where the sum of the lengths before them says. A sidecar gives a
+// place only behind a hole, and a place that contradicts the sum is a stale
+// sidecar, unless the file before is short by just what is missing.
+func (in *inputs) place(c *Connection, g *gathered) {
+	end := int64(0)     // where the next file starts
+	next := int64(1)    // and its number
+	known := true       // end is an offset in the connection
+	missing := int64(0) // bytes that the file before lacks
+	var run *Run
+	for _, f := range c.Files {
+		s := f.Sidecar
+		hole := f.Number != next
+		switch {
+		case !hole && missing == 0:
+			f.Start = end
+			if s != nil && known && s.Start != end {
+				c.add(wire.Finding{Kind: KindSidecarStale, File: f.Name, Offset: end,
+					Want: wire.Itoa(end), Got: wire.Itoa(s.Start),
+					Message: "the sidecar of " + f.Name + " says that it starts at " + wire.Itoa(s.Start) +
+						", the files before it end at " + wire.Itoa(end) + "; it is not used"})
+				f.Sidecar = nil
+			}
+		case !hole:
+			// The short file's own sidecar says where this one starts.
+			f.Start = end + missing
+			if s != nil && s.Start != f.Start {
+				f.Sidecar = nil
+			}
+			run = nil
+		default:
+			if s == nil && run == nil && len(c.runs) == 0 {
+				if in.opt.Context == nil {
+					c.Refused = &NoPlaceError{Connection: c.ID, File: f.Name}
+					c.add(wire.Finding{Kind: KindNoPlace, File: f.Name, Message: c.Refused.Error(),
+						Cost: "the connection can't be read"})
+					return
+				}
+				f.Start, end = in.opt.ContextStart, in.opt.ContextStart
+				run = &Run{conn: c, Start: f.Start, Context: in.opt.Context}
+				c.runs = append(c.runs, run)
+				break
+			}
+			f.Start, known = end, false
+			if s != nil && s.Start >= end {
+				f.Start, known = s.Start, true
+			}
+			run = nil
+			c.missing(next, f.Number, end, f.Start, known)
+		}
+		if run == nil {
+			run = &Run{conn: c, Start: f.Start, Loose: !known}
+			if f.Start > 0 || hole {
+				run.Context = c.contextOf(f)
+				if run.Context == nil {
+					run.Context = wire.MidStream(c.protocolSaid())
+				}
+			}
+			c.runs = append(c.runs, run)
+		}
+		run.Files = append(run.Files, f)
+		missing = 0
+		if f.expected > f.Length {
+			missing = f.expected - f.Length
+		}
+		end, next = f.End(), f.Number+1
+	}
+	in.lastFile(c, g, next)
+	// The protocol of a context made up is known only now.
+	for _, r := range c.runs {
+		if r.Context != nil && r.Context.Protocol == ProtocolRaw {
+			r.Context.Protocol = c.protocolSaid()
+		}
+	}
+}
+
+// protocolSaid is the protocol that the sidecars or the options name.
+func (c *Connection) protocolSaid() string {
+	if p := c.opt.Protocol; p != "" && p != ProtocolAuto {
+		return p
+	}
+	for _, f := range c.Files {
+		if f.Sidecar != nil && f.Sidecar.Protocol != ProtocolRaw {
+			return f.Sidecar.Protocol
+		}
+	}
+	return ProtocolRaw
+}
+
+// missing reports the files from number from up to but not including to.
+func (c *Connection) missing(from, to, start, end int64, known bool) {
+	f := wire.Finding{Kind: KindMissingFiles, File: stem(c.ID, from) + extBytes, Offset: start}
+	what := "file " + wire.Itoa(from) + " of " + c.ID + " is missing"
+	if to-from > 1 {
+		what = "files " + wire.Itoa(from) + " to " + wire.Itoa(to-1) + " of " + c.ID + " are missing"
+	}
+	if known {
+		f.Length = end - start
+		f.Cost = wire.Itoa(f.Length) + " bytes are missing"
+		f.Message = what + ": bytes " + wire.Itoa(start) + " to " + wire.Itoa(end)
+	} else {
+		f.Cost = "bytes of unknown number are missing"
+		f.Message = what + " from byte " + wire.Itoa(start) + " on; how many bytes is not known, later offsets count from there"
+	}
+	c.add(f)
+}
+
+// lastFile reports an end that is not the connection's.
+func (in *inputs) lastFile(c *Connection, g *gathered, next int64) {
+	last := c.Files[len(c.Files)-1]
+	// Sidecars whose bytes are not here tell of files behind the last one.
+	behind := next - 1
+	for n := range g.sides {
+		behind = max(behind, n)
+	}
+	if behind >= next {
+		f := &File{Number: behind, Name: stem(c.ID, behind) + extBytes}
+		end, known := last.End(), false
+		for _, dir := range g.sides[behind] {
+			if s, _ := in.readSidecar(c.ID, f, filepath.Join(dir, stem(c.ID, behind)+extSidecar)); s != nil && !s.Open && s.End() >= end {
+				end, known = s.End(), true
+			}
+		}
+		c.missing(next, behind+1, last.End(), end, known)
+		return
+	}
+	s := last.Sidecar
+	if s == nil || s.Open || s.Transport != nil || s.Recovery != nil {
+		return
+	}
+	switch s.Closed {
+	case sidecar.ClosedSize, sidecar.ClosedTime, sidecar.ClosedRequest:
+		c.add(wire.Finding{Kind: KindNoEnd, File: last.Name, Offset: last.End(),
+			Message: "the last file here of " + c.ID + " was closed for " + s.Closed + "; what came behind it is not here",
+			Cost:    "everything behind byte " + wire.Itoa(last.End())})
+	}
+}

@@ -1,0 +1,3 @@
+package vfs
+
+func renameExclusive(from, to string) error { return linkExclusive(from, to) }
