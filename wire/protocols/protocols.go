@@ -4,10 +4,14 @@ package protocols
 import (
 	"wiretape/wire"
 	"wiretape/wire/aewr"
+	"wiretape/wire/melin"
 )
 
 // All is every protocol, in the order of detection: the ones with a magic
 // number first, so that a weak match never hides a sure one.
 func All() wire.Registry {
-	return wire.Registry{aewr.Protocol}
+	return wire.Registry{
+		aewr.Protocol,
+		melin.Protocol{},
+	}
 }
