@@ -4,6 +4,7 @@ go 1.26.0
 
 require (
 	github.com/SaveTheRbtz/zstd-seekable-format-go/pkg v0.10.0
+	github.com/andybalholm/brotli v1.3.0
 	github.com/cenkalti/backoff/v5 v5.0.3
 	github.com/klauspost/compress v1.20.4
 	golang.org/x/sys v0.50.0
