@@ -1,0 +1,280 @@
+package capture
+
+import (
+	"sort"
+
+	"wiretape/capture/sidecar"
+	"wiretape/wire"
+)
+
+// framing follows the frames of one connection as its bytes go by: where a file
+// may be cut, what was counted and found since the file began. It never refuses
+// bytes. The recorder and recovery share it.
+type framing struct {
+	registry  wire.Registry
+	protocol  wire.Protocol // nil while and where unknown
+	direction wire.Direction
+	scanner   *wire.Scanner
+	// prefix is held until the protocol is found out; detecting says so.
+	detecting bool
+	prefix    []byte
+	offset    int64 // in the connection, behind all that was seen
+	// lastWhole is the end of the last whole unit that was no junk.
+	lastWhole int64
+	inJunk    bool
+
+	// Since mark was called:
+	kinds   map[uint32]int64
+	found   []wire.Finding
+	omitted int64
+	// onUnit, if set, sees each whole unit.
+	onUnit func(wire.Unit)
+	// unframed says that bytes went by that no frame is known of.
+	unframed bool
+}
+
+// newFraming starts at an offset of a connection. protocol is a name of the
+// registry, "raw", or "" and "auto" to find it out, which needs offset 0. A
+// context that can't be used leaves the framing unknown; the error says why.
+func newFraming(reg wire.Registry, protocol string, dir wire.Direction, offset int64, ctx *wire.Context) (*framing, error) {
+	fr := &framing{registry: reg, direction: dir, offset: offset, lastWhole: offset, kinds: map[uint32]int64{}}
+	if protocol == "" || protocol == ProtocolAuto {
+		fr.detecting = offset == 0
+		fr.unframed = !fr.detecting
+		return fr, nil
+	}
+	p := reg.Named(protocol)
+	if p == nil {
+		fr.unframed = true
+		return fr, nil
+	}
+	if offset > 0 && ctx == nil {
+		ctx = wire.MidStream(protocol)
+	}
+	return fr, fr.start(p, ctx)
+}
+
+func (fr *framing) start(p wire.Protocol, ctx *wire.Context) error {
+	dec, err := p.Open(wire.Config{Direction: fr.direction, Context: ctx})
+	if err != nil {
+		fr.unframed = true
+		return err
+	}
+	fr.protocol = p
+	fr.scanner = wire.NewScanner(dec, fr.offset, 0)
+	return nil
+}
+
+// name is the protocol's name for a sidecar.
+func (fr *framing) name() string {
+	if fr.protocol == nil {
+		return ProtocolRaw
+	}
+	return fr.protocol.Name()
+}
+
+// framed says that frames are being followed at the current place.
+func (fr *framing) framed() bool { return fr.scanner != nil && !fr.scanner.Lost() }
+
+// atBoundary says that a frame begins here, as far as is known.
+func (fr *framing) atBoundary() bool {
+	return fr.framed() && fr.scanner.AtBoundary() && !fr.inJunk || fr.offset == 0
+}
+
+// cuttable says that a file may end here: at a boundary, or where no frame is
+// known that it would cut.
+func (fr *framing) cuttable() bool {
+	if fr.detecting {
+		return fr.offset == 0
+	}
+	return !fr.framed() || fr.scanner.AtBoundary()
+}
+
+// nextSize is the size of the unit that begins with p at a boundary, as far as
+// p tells it, else 0.
+func (fr *framing) nextSize(p []byte) int64 {
+	if !fr.atBoundary() || fr.scanner == nil || len(p) == 0 {
+		return 0
+	}
+	switch h := fr.scanner.Decoder().Head(p, false); h.Type {
+	case wire.UnitFrame, wire.UnitPreamble:
+		return h.Size
+	}
+	return 0
+}
+
+// step takes bytes of p, at least one: up to the end of the current frame, or,
+// where there are no frames, at most room of them.
+func (fr *framing) step(p []byte, room int64) int {
+	if fr.detecting {
+		return fr.detect(p, false)
+	}
+	if !fr.framed() {
+		fr.unframed = true
+		n := int(min(int64(len(p)), max(room, 1)))
+		if fr.scanner != nil {
+			fr.scanner.Next(p[:n])
+		}
+		fr.offset += int64(n)
+		return n
+	}
+	return fr.scan(p)
+}
+
+func (fr *framing) scan(p []byte) int {
+	total := 0
+	for {
+		n, u, done := fr.scanner.Next(p[total:])
+		total += n
+		fr.offset += int64(n)
+		if done {
+			fr.count(u)
+		}
+		if fr.scanner.Lost() {
+			fr.unframed = true
+		}
+		// A unit may end without taking bytes: go on until some were.
+		if total > 0 || !done {
+			break
+		}
+	}
+	fr.collect()
+	return total
+}
+
+func (fr *framing) count(u wire.Unit) {
+	fr.inJunk = u.Type == wire.UnitJunk
+	if !fr.inJunk {
+		fr.lastWhole = u.End()
+	}
+	if u.Type == wire.UnitFrame {
+		fr.kinds[u.Kind]++
+	}
+	if fr.onUnit != nil {
+		fr.onUnit(u)
+	}
+}
+
+func (fr *framing) collect() {
+	for _, f := range fr.scanner.Findings() {
+		if len(fr.found) == sidecar.MaxFindings {
+			fr.omitted++
+			continue
+		}
+		fr.found = append(fr.found, f)
+	}
+}
+
+// detect gathers the first bytes of the stream until they tell the protocol,
+// and then lets them go through the scanner.
+func (fr *framing) detect(p []byte, end bool) int {
+	n := min(len(p), wire.DetectLimit-len(fr.prefix))
+	fr.prefix = append(fr.prefix, p[:n]...)
+	proto, dir, more := fr.registry.Detect(fr.prefix, end)
+	if proto == nil && more {
+		fr.offset += int64(n)
+		return n
+	}
+	fr.detecting = false
+	prefix := fr.prefix
+	fr.prefix = nil
+	if proto == nil {
+		fr.unframed = true
+		fr.offset += int64(n)
+		return n
+	}
+	if fr.direction == wire.DirectionUnknown {
+		fr.direction = dir
+	}
+	fr.offset = 0
+	if err := fr.start(proto, nil); err != nil {
+		fr.offset = int64(len(prefix))
+		return n
+	}
+	for len(prefix) > 0 {
+		prefix = prefix[fr.scan(prefix):]
+	}
+	return n
+}
+
+// finish says that the stream ends here.
+func (fr *framing) finish() {
+	if fr.detecting {
+		fr.detect(nil, true)
+	}
+	if fr.scanner != nil {
+		fr.scanner.Finish()
+		fr.collect()
+	}
+}
+
+// context is what a reader needs to go on from here, nil at the start of the
+// connection and where nothing is known.
+func (fr *framing) context(limit int) *wire.Context {
+	if fr.offset == 0 || fr.scanner == nil {
+		return nil
+	}
+	if c := fr.scanner.Decoder().Context(limit); c != nil {
+		return c
+	}
+	return wire.MidStream(fr.name())
+}
+
+// mark begins the account of a new file.
+func (fr *framing) mark() {
+	fr.kinds = map[uint32]int64{}
+	fr.found, fr.omitted = nil, 0
+	fr.unframed = !fr.detecting && !fr.framed()
+	fr.lastWhole = fr.offset
+}
+
+// word is Sidecar.Framing for the bytes since mark.
+func (fr *framing) word() string {
+	switch {
+	case fr.scanner == nil:
+		return sidecar.FramingUnknown
+	case fr.unframed:
+		return sidecar.FramingLost
+	}
+	return sidecar.FramingFrames
+}
+
+// describe fills in what a sidecar says of the frames since mark, up to end.
+func (fr *framing) describe(s *sidecar.Sidecar, connection, file string) {
+	s.Protocol = fr.name()
+	if fr.scanner != nil {
+		if c := fr.scanner.Decoder().Context(0); c != nil {
+			s.ProtocolVersion = c.Version
+		}
+	}
+	s.Direction = fr.direction.String()
+	s.Framing = fr.word()
+	s.EndsAtBoundary = fr.atBoundary()
+	s.Boundary = min(max(fr.lastWhole, s.Start), s.End())
+	if s.Framing == sidecar.FramingUnknown {
+		s.Boundary = s.End()
+	}
+	s.Frames = kindCounts(fr.protocol, fr.kinds)
+	for _, f := range fr.found {
+		f.Connection, f.File = connection, file
+		s.Findings = append(s.Findings, sidecar.FromWire(f))
+	}
+	s.FindingsOmitted = fr.omitted
+}
+
+func kindCounts(p wire.Protocol, kinds map[uint32]int64) []sidecar.KindCount {
+	out := make([]sidecar.KindCount, 0, len(kinds))
+	for k, n := range kinds {
+		c := sidecar.KindCount{Kind: k, Count: n}
+		if p != nil {
+			c.Name = p.KindName(k)
+		}
+		out = append(out, c)
+	}
+	sortKinds(out)
+	return out
+}
+
+func sortKinds(ks []sidecar.KindCount) {
+	sort.Slice(ks, func(i, j int) bool { return ks[i].Kind < ks[j].Kind })
+}

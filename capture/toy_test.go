@@ -1,0 +1,127 @@
+package capture
+
+import (
+	"encoding/binary"
+	"math/rand/v2"
+
+	"wiretape/wire"
+)
+
+// toy is a small protocol with a preamble, length-prefixed frames and a session
+// state, so that these tests do not depend on the real ones: "TOY1", then
+// frames of a little-endian uint32 length (1 to toyMax) and that many bytes, of
+// which the first is the kind. The state is the number of frames so far.
+type toy struct{}
+
+const toyMax = 1 << 20
+
+var toyRegistry = wire.Registry{toy{}}
+
+func (toy) Name() string { return "toy" }
+
+func (toy) KindName(kind uint32) string {
+	if kind < 4 {
+		return "Kind" + wire.Itoa(int64(kind))
+	}
+	return ""
+}
+
+func (toy) Detect(p []byte, end bool) (wire.Match, wire.Direction) {
+	n := min(len(p), 4)
+	if string(p[:n]) != "TOY1"[:n] {
+		return wire.NoMatch, wire.DirectionUnknown
+	}
+	if n < 4 {
+		return wire.MoreNeeded, wire.DirectionUnknown
+	}
+	return wire.Matched, wire.Downstream
+}
+
+func (toy) Open(c wire.Config) (wire.Decoder, error) {
+	d := &toyDecoder{}
+	if c.Context != nil {
+		d.preamble = true
+		for _, e := range c.Context.Entries {
+			if v, ok := e.Value("seen"); ok {
+				d.seen = v.Num
+			}
+		}
+	}
+	return d, nil
+}
+
+type toyDecoder struct {
+	preamble bool
+	seen     uint64
+}
+
+func (d *toyDecoder) Head(b []byte, end bool) wire.Head {
+	if len(b) < 4 {
+		return wire.Head{Type: wire.UnitMore, Size: 4}
+	}
+	if !d.preamble {
+		if string(b[:4]) != "TOY1" {
+			return wire.Head{Type: wire.UnitLost, Finding: &wire.Finding{Kind: wire.KindBadPreamble, Message: "no toy preamble"}}
+		}
+		return wire.Head{Type: wire.UnitPreamble, Size: 4, Peek: 4}
+	}
+	n := binary.LittleEndian.Uint32(b)
+	if n == 0 || n > toyMax {
+		return wire.Head{Type: wire.UnitLost, Finding: &wire.Finding{Kind: wire.KindBadLength, Message: "impossible length"}}
+	}
+	h := wire.Head{Type: wire.UnitFrame, Size: 4 + int64(n), Peek: 5}
+	if len(b) > 4 {
+		h.Kind = uint32(b[4])
+	}
+	return h
+}
+
+func (d *toyDecoder) Observe(u wire.Unit, f []wire.Finding) []wire.Finding {
+	switch u.Type {
+	case wire.UnitPreamble:
+		d.preamble = true
+	case wire.UnitFrame:
+		d.seen++
+	}
+	return f
+}
+
+func (d *toyDecoder) Info(u wire.Unit) wire.Info { return wire.Info{Name: toy{}.KindName(u.Kind)} }
+
+func (d *toyDecoder) Fields(u wire.Unit) ([]wire.Field, *wire.Finding) { return nil, nil }
+
+func (d *toyDecoder) Context(limit int) *wire.Context {
+	if !d.preamble {
+		return nil
+	}
+	return &wire.Context{Protocol: "toy", Version: 1, Entries: []wire.ContextEntry{{Values: []wire.ContextValue{{Name: "seen", Num: d.seen}}}}}
+}
+
+// toyStream makes a stream of frames whose payloads have sizes up to maxSize,
+// and gives the offset behind each unit.
+func toyStream(seed uint64, frames, maxSize int) (stream []byte, ends []int64) {
+	rng := rand.New(rand.NewPCG(seed, 7))
+	stream = []byte("TOY1")
+	ends = append(ends, 0, 4)
+	for range frames {
+		n := 1 + rng.IntN(maxSize)
+		stream = binary.LittleEndian.AppendUint32(stream, uint32(n))
+		stream = append(stream, byte(rng.IntN(4)))
+		for range n - 1 {
+			stream = append(stream, byte(rng.Uint32()))
+		}
+		ends = append(ends, int64(len(stream)))
+	}
+	return stream, ends
+}
+
+// fakeClock is a clock that a test moves.
+type fakeClock struct{ now Instant }
+
+func (c *fakeClock) Now() Instant { return c.now }
+
+func (c *fakeClock) pass(ns int64) Instant {
+	c.now.Wall += ns
+	c.now.Mono += ns
+	return c.now
+}
