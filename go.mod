@@ -6,11 +6,21 @@ require (
 	github.com/SaveTheRbtz/zstd-seekable-format-go/pkg v0.10.0
 	github.com/andybalholm/brotli v1.3.0
 	github.com/cenkalti/backoff/v5 v5.0.3
+	github.com/cheggaaa/pb/v3 v3.3.0
+	github.com/dustin/go-humanize v1.1.0
 	github.com/klauspost/compress v1.20.4
+	github.com/spf13/pflag v1.1.0
 	golang.org/x/sys v0.50.0
+	golang.org/x/term v0.48.0
 )
 
 require (
+	github.com/VividCortex/ewma v1.2.0 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
+	github.com/clipperhouse/uax29/v2 v2.2.0 // indirect
+	github.com/fatih/color v1.19.0 // indirect
+	github.com/mattn/go-colorable v0.1.16 // indirect
+	github.com/mattn/go-isatty v0.0.24 // indirect
+	github.com/mattn/go-runewidth v0.0.31 // indirect
 	golang.org/x/sync v0.20.0 // indirect
 )
