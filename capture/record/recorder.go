@@ -1,0 +1,503 @@
+// Package record takes connections down: it reads them from their sources, or
+// passes them between two peers, and writes them into a capture directory.
+//
+// Each direction of a connection has a bounded buffer between the network and
+// the disk, a goroutine that writes and one that syncs (tape). A recorder holds
+// what they share: the directory, the account of what is received, written and
+// safe, the command for sealed files, and the reason to stop.
+//
+// The bytes are not judged here. A protocol that was named and is not what
+// comes ends a connection, since asking again can't help; what came is kept.
+package record
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+	"time"
+
+	"wiretape/capture"
+	"wiretape/capture/sidecar"
+	"wiretape/capture/source"
+	"wiretape/wire"
+	"wiretape/wire/protocols"
+)
+
+// Defaults of [Options].
+const (
+	DefaultBuffer         = 16 << 20
+	DefaultSyncEvery      = time.Second
+	DefaultMaxConnections = 4096
+	// maxEnded is how many connections a report lists.
+	maxEnded = 1000
+	// freeTick is how often the disk's free space is looked at.
+	freeTick = time.Second
+)
+
+// Sync says when bytes are made safe, beside when a file is sealed, which is
+// always. The zero value is at no other time.
+type Sync struct {
+	// Every so often.
+	Every time.Duration
+	// Frame: as soon as they are written.
+	Frame bool
+}
+
+// Options are how a recorder works.
+type Options struct {
+	// Capture is how the directory is written. OnSealed is called before the
+	// command.
+	Capture capture.Options
+	// Protocol is a name, "raw", or "" and "auto".
+	Protocol string
+	// Buffer is the most bytes of memory that a direction of a connection
+	// holds between the network and the disk. 0 is DefaultBuffer.
+	Buffer int64
+	Sync   Sync
+	// NoRetry ends with the connection.
+	NoRetry bool
+	// RetryMax is the longest wait between tries. 0 is source.DefaultRetryMax.
+	RetryMax time.Duration
+	// MaxConnections that come in are taken at the same time; the others wait
+	// in the system's queue. 0 is DefaultMaxConnections.
+	MaxConnections int
+	// MinFree is how many bytes of the disk stay free: recording stops before.
+	MinFree int64
+	// Strict makes a relay stop when it can't record.
+	Strict bool
+	// OnSealed is a program that gets each sealed file's path as an argument.
+	OnSealed string
+	// Log is for what happens; nil is slog.Default.
+	Log *slog.Logger
+}
+
+// NoSpaceError says that the disk has less space left than it should keep.
+type NoSpaceError struct {
+	Dir        string
+	Free, Keep int64
+}
+
+func (e *NoSpaceError) Error() string {
+	return fmt.Sprintf("%s has %d bytes free, fewer than the %d to keep", e.Dir, e.Free, e.Keep)
+}
+
+// WrongProtocolError says that a connection is not of the protocol that was
+// named.
+type WrongProtocolError struct {
+	Protocol string
+	Finding  wire.Finding
+}
+
+func (e *WrongProtocolError) Error() string {
+	return "this is not " + e.Protocol + ": " + wire.SafeText(e.Finding.Message, 300)
+}
+
+// Recorder records into one directory.
+type Recorder struct {
+	opt   Options
+	dir   *capture.Dir
+	clock capture.Clock
+	log   *slog.Logger
+	hook  *hook
+	start time.Time
+	count counters
+
+	hookCancel context.CancelFunc
+
+	mu      sync.Mutex
+	failure error
+	stop    context.CancelFunc
+	ended   []Ended
+	omitted int64
+	missing bool
+	errs    []error
+}
+
+// Open takes a directory for recording, as capture.Create does.
+func Open(dir string, o Options) (*Recorder, error) {
+	if o.Buffer <= 0 {
+		o.Buffer = DefaultBuffer
+	}
+	if o.MaxConnections <= 0 {
+		o.MaxConnections = DefaultMaxConnections
+	}
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	if o.Capture.Clock == nil {
+		o.Capture.Clock = capture.SystemClock
+	}
+	if o.Capture.Registry == nil {
+		o.Capture.Registry = protocols.All()
+	}
+	r := &Recorder{opt: o, clock: o.Capture.Clock, log: o.Log, start: time.Now()}
+	r.count.open = map[*tape]struct{}{}
+	told := o.Capture.OnSealed
+	o.Capture.OnSealed = func(s capture.Sealed) {
+		r.count.files.Add(1)
+		r.log.Debug("sealed", "file", s.Path, "bytes", s.Length, "why", s.Reason)
+		if told != nil {
+			told(s)
+		}
+		r.hook.sealed(s.Path)
+	}
+	if o.OnSealed != "" {
+		ctx, cancel := context.WithCancel(context.Background())
+		r.hook, r.hookCancel = newHook(ctx, o.OnSealed, o.Log), cancel
+	}
+	d, err := capture.Create(dir, o.Capture)
+	if err != nil {
+		r.hook.close()
+		return nil, err
+	}
+	r.dir = d
+	return r, nil
+}
+
+// Dir is the directory that is recorded into.
+func (r *Recorder) Dir() *capture.Dir { return r.dir }
+
+// Rotate begins a new file of every open connection at its next frame boundary.
+func (r *Recorder) Rotate() {
+	for _, t := range r.count.tapes() {
+		poke(t.rotate)
+	}
+}
+
+// fail stops everything: nothing more can be recorded.
+func (r *Recorder) fail(err error) {
+	r.mu.Lock()
+	first := r.failure == nil
+	if first {
+		r.failure = err
+	}
+	stop := r.stop
+	r.mu.Unlock()
+	if first {
+		r.count.setTrouble(err.Error())
+		r.log.Error("recording stops", "err", err)
+	}
+	if stop != nil {
+		stop()
+	}
+}
+
+// begin makes the context that a failure ends, and watches the disk.
+func (r *Recorder) begin(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	r.mu.Lock()
+	r.stop = cancel
+	failed := r.failure != nil
+	r.mu.Unlock()
+	if failed {
+		cancel()
+	}
+	if r.opt.MinFree > 0 {
+		if err := r.checkFree(); err != nil {
+			r.fail(err)
+		}
+		go func() {
+			for source.Wait(ctx, freeTick) == nil {
+				if err := r.checkFree(); err != nil {
+					r.fail(err)
+					return
+				}
+			}
+		}()
+	}
+	return ctx, cancel
+}
+
+func (r *Recorder) checkFree() error {
+	free, err := r.dir.Free()
+	if err != nil {
+		// Not a reason to stop: a full disk says so itself.
+		r.log.Warn("the free space can't be told", "err", err)
+		return nil
+	}
+	if free < r.opt.MinFree {
+		return &NoSpaceError{Dir: r.dir.Path(), Free: free, Keep: r.opt.MinFree}
+	}
+	return nil
+}
+
+// Record takes down what the sources give until they end, ctx does, or
+// recording fails. With several sources one that can't go on leaves the others
+// alone. What went wrong is in the report of Close.
+func (r *Recorder) Record(ctx context.Context, sources ...source.Source) {
+	ctx, cancel := r.begin(ctx)
+	defer cancel()
+	var wg sync.WaitGroup
+	for _, s := range sources {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			var err error
+			if s.Endpoint().Listens() {
+				err = r.accept(ctx, s)
+			} else {
+				err = r.follow(ctx, s)
+			}
+			if err != nil {
+				r.giveUp(s.Endpoint(), err)
+			}
+		}()
+	}
+	wg.Wait()
+}
+
+// giveUp notes that an endpoint can't be recorded.
+func (r *Recorder) giveUp(e *source.Endpoint, err error) {
+	r.mu.Lock()
+	r.errs = append(r.errs, err)
+	r.mu.Unlock()
+	r.count.setTrouble(err.Error())
+	r.log.Error("no further try", "endpoint", e.String(), "err", err)
+}
+
+// follow connects again and again.
+func (r *Recorder) follow(ctx context.Context, s source.Source) error {
+	back := source.NewBackoff(r.opt.RetryMax)
+	connected := false
+	for {
+		c, err := s.Next(ctx)
+		switch {
+		case ctx.Err() != nil:
+			if err == nil {
+				c.Close()
+			}
+			return nil
+		case err == io.EOF:
+			return nil
+		case err != nil:
+			r.attempt(s.Endpoint(), err)
+			var se *source.Error
+			if r.opt.NoRetry || !errors.As(err, &se) || se.Permanent(connected) || s.Endpoint().Once() {
+				return err
+			}
+		default:
+			connected = true
+			begun := time.Now()
+			permanent := r.connection(ctx, c)
+			if permanent != nil {
+				return permanent
+			}
+			if r.opt.NoRetry || s.Endpoint().Once() || ctx.Err() != nil {
+				return nil
+			}
+			back.Ended(time.Since(begun))
+		}
+		wait := back.Next(err)
+		r.log.Info("connecting again", "endpoint", s.Endpoint().String(), "in", wait.Round(time.Millisecond))
+		if source.Wait(ctx, wait) != nil {
+			return nil
+		}
+	}
+}
+
+func (r *Recorder) attempt(e *source.Endpoint, err error) {
+	r.count.attempts.Add(1)
+	r.count.setTrouble(err.Error())
+	r.log.Warn("no connection", "endpoint", e.String(), "err", err)
+	reason := string(source.KindOther)
+	var se *source.Error
+	if errors.As(err, &se) {
+		reason = string(se.Kind)
+	}
+	r.journal(capture.Entry{Event: capture.EventAttempt, Endpoint: e.String(), Reason: reason, Detail: err.Error()})
+}
+
+// journal writes an entry, for what the bytes do not depend on: a disk that
+// fails says so where it matters.
+func (r *Recorder) journal(e capture.Entry) {
+	if err := r.dir.Journal(e); err != nil {
+		r.log.Warn("the journal can't be written", "err", err)
+	}
+}
+
+// accept takes publishers that connect in, several at a time.
+func (r *Recorder) accept(ctx context.Context, s source.Source) error {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer s.Close()
+	back := source.NewBackoff(time.Second)
+	places := make(chan struct{}, r.opt.MaxConnections)
+	for {
+		select {
+		case places <- struct{}{}:
+		case <-ctx.Done():
+			return nil
+		}
+		c, err := s.Next(ctx)
+		if err != nil {
+			<-places
+			var se *source.Error
+			if ctx.Err() != nil || errors.As(err, &se) && se.Kind == source.KindStopped {
+				return nil
+			}
+			// Such as too many open files: it passes.
+			r.attempt(s.Endpoint(), err)
+			if source.Wait(ctx, back.Next(err)) != nil {
+				return nil
+			}
+			continue
+		}
+		if r.opt.NoRetry {
+			s.Close()
+			return r.connection(ctx, c)
+		}
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			defer func() { <-places }()
+			if err := r.connection(ctx, c); err != nil {
+				r.log.Error("connection refused", "endpoint", s.Endpoint().String(), "peer", c.Peer, "err", err)
+				r.journal(capture.Entry{Event: capture.EventError, Endpoint: nameOf(c), Detail: err.Error()})
+			}
+		}()
+	}
+}
+
+func nameOf(c *source.Conn) string {
+	if c.Endpoint.Listens() && c.Peer != "" {
+		return c.Endpoint.String() + " from " + c.Peer
+	}
+	return c.Endpoint.String()
+}
+
+// connection records one connection to its end. It gives an error when
+// connecting again can't help.
+func (r *Recorder) connection(ctx context.Context, c *source.Conn) error {
+	defer c.Close()
+	if err := c.Handshake(ctx); err != nil {
+		r.attempt(c.Endpoint, err)
+		if c.Endpoint.Listens() && !r.opt.NoRetry {
+			return nil
+		}
+		return err
+	}
+	w, err := r.dir.Connect(capture.ConnInfo{Endpoint: nameOf(c), Protocol: r.opt.Protocol, Direction: wire.DirectionUnknown})
+	if err != nil {
+		r.fail(fmt.Errorf("beginning a connection: %w", err))
+		return nil
+	}
+	log := r.log.With("connection", w.ID(), "endpoint", nameOf(c))
+	log.Info("connected", "peer", c.Peer)
+	for _, n := range c.Notes {
+		log.Warn(n)
+	}
+	t := r.newTape(w, func(err error) {
+		r.fail(err)
+		c.Interrupt()
+	})
+	stop := context.AfterFunc(ctx, c.Interrupt)
+	defer stop()
+	verdict, wrong := r.receive(c, t)
+	t.finish(verdict)
+	r.report(t, nameOf(c), verdict, r.opt.NoRetry || c.Endpoint.Once(), log)
+	if wrong != nil {
+		return wrong
+	}
+	if verdict.Permanent {
+		return &source.Error{Kind: source.KindTLS, Endpoint: c.Endpoint.String(), Message: verdict.Reason}
+	}
+	return nil
+}
+
+// receive reads into the tape until the connection ends.
+func (r *Recorder) receive(c *source.Conn, t *tape) (source.Verdict, error) {
+	check := newProtocolCheck(r.opt.Capture.Registry, r.opt.Protocol)
+	for {
+		p := t.buf.reserve()
+		if p == nil {
+			return source.Verdict{End: source.EndSignal, Reason: "recording failed"}, nil
+		}
+		n, err := c.Read(p)
+		if n > 0 {
+			var wrong error
+			if check != nil {
+				check, wrong = check.look(p[:n])
+			}
+			t.commit(n, r.clock.Now())
+			if wrong != nil {
+				return source.Verdict{End: source.EndError, Reason: wrong.Error(), Permanent: true}, wrong
+			}
+		}
+		if err != nil {
+			return c.Verdict(), nil
+		}
+	}
+}
+
+// protocolCheck holds the first bytes of a connection against the protocol
+// that was named.
+type protocolCheck struct {
+	name   string
+	dec    wire.Decoder
+	prefix []byte
+}
+
+// newProtocolCheck is nil when there is nothing to hold the bytes against.
+func newProtocolCheck(reg wire.Registry, name string) *protocolCheck {
+	p := reg.Named(name)
+	if p == nil {
+		return nil
+	}
+	dec, err := p.Open(wire.Config{})
+	if err != nil {
+		return nil
+	}
+	return &protocolCheck{name: name, dec: dec}
+}
+
+// look gives the check that goes on, nil when it is done.
+func (k *protocolCheck) look(p []byte) (*protocolCheck, error) {
+	k.prefix = append(k.prefix, p[:min(len(p), wire.DetectLimit-len(k.prefix))]...)
+	h := k.dec.Head(k.prefix, false)
+	var found []wire.Finding
+	switch {
+	case h.Type == wire.UnitLost || h.Type == wire.UnitJunk:
+		if h.Finding != nil {
+			found = append(found, *h.Finding)
+		}
+	case h.Type == wire.UnitPreamble && h.Size <= int64(len(k.prefix)):
+		found = k.dec.Observe(wire.Unit{Type: h.Type, Size: h.Size, Kind: h.Kind, Bytes: k.prefix[:h.Size]}, nil)
+	case h.Type == wire.UnitFrame, len(k.prefix) >= wire.DetectLimit:
+	default:
+		return k, nil
+	}
+	for _, f := range found {
+		if f.Kind == wire.KindBadPreamble || f.Kind == wire.KindBadVersion {
+			return nil, &WrongProtocolError{Protocol: k.name, Finding: f}
+		}
+	}
+	return nil, nil
+}
+
+// report notes a connection's end. only says that no other will follow it.
+func (r *Recorder) report(t *tape, name string, v source.Verdict, only bool, log *slog.Logger) {
+	s := t.w.Stats()
+	e := Ended{Connection: t.w.ID(), Endpoint: name, Received: t.received.Load(), Written: s.Written, Synced: s.Synced,
+		Transport: verdictOf(v).Kind, Detail: string(v.End) + ": " + v.Reason, Framing: string(t.ending)}
+	_, _, e.Stalled = t.buf.usage()
+	if t.err != nil {
+		e.Transport, e.Detail = sidecar.TransportFailed, t.err.Error()
+	}
+	log.Info("ended", "received", e.Received, "written", e.Written, "transport", e.Transport, "detail", e.Detail, "framing", e.Framing)
+	// Where connections follow each other, ends of all kinds are what the
+	// journal is for. Where this was the only one, what it lacks is missing.
+	// A stop of ours cuts what was under way, and is no loss of the stream's.
+	cut := t.ending == wire.EndingCut || !v.Whole() && v.End != source.EndNoWitness
+	missing := only && v.End != source.EndSignal && (cut || t.ending == wire.EndingLost)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.missing = r.missing || missing || e.Received > e.Written
+	if len(r.ended) == maxEnded {
+		r.ended = append(r.ended[:0], r.ended[1:]...)
+		r.omitted++
+	}
+	r.ended = append(r.ended, e)
+}

@@ -1,0 +1,196 @@
+package record
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"wiretape/capture"
+	"wiretape/capture/source"
+	"wiretape/wire"
+)
+
+// relayRead is the memory for reads of a direction that is not recorded.
+const relayRead = 256 << 10
+
+// dialLimit is how long the server behind a relay may take to answer.
+const dialLimit = 15 * time.Second
+
+// Relay passes connections that come in on l on to an endpoint, tcp or unix,
+// and records both directions, until ctx ends. Recording never holds the
+// traffic up: what can't be recorded is passed on, counted and said. In a
+// strict recorder it is the other way: a full buffer holds the peers up, and
+// when recording fails the relay stops.
+func (r *Recorder) Relay(ctx context.Context, l net.Listener, to *source.Endpoint) {
+	ctx, cancel := r.begin(ctx)
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() { l.Close() })
+	defer stop()
+	defer l.Close()
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	back := source.NewBackoff(time.Second)
+	places := make(chan struct{}, r.opt.MaxConnections)
+	for {
+		select {
+		case places <- struct{}{}:
+		case <-ctx.Done():
+			return
+		}
+		c, err := l.Accept()
+		if err != nil {
+			<-places
+			if ctx.Err() != nil {
+				return
+			}
+			if errors.Is(err, net.ErrClosed) {
+				r.giveUp(to, fmt.Errorf("accept: %w", err))
+				return
+			}
+			r.log.Warn("accept", "err", err)
+			if source.Wait(ctx, back.Next(err)) != nil {
+				return
+			}
+			continue
+		}
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			defer func() { <-places }()
+			r.relayOne(ctx, c, l.Addr().String(), to)
+		}()
+	}
+}
+
+// relayOne relays one connection to its end.
+func (r *Recorder) relayOne(ctx context.Context, client net.Conn, at string, to *source.Endpoint) {
+	p := &pair{client: client}
+	defer client.Close()
+	network := "tcp"
+	if to.Scheme == source.SchemeUnix {
+		network = "unix"
+	}
+	peer := "a client"
+	if a := client.RemoteAddr(); a != nil && a.String() != "" && a.String() != "@" {
+		peer = a.String()
+	}
+	d := net.Dialer{Timeout: dialLimit}
+	server, err := d.DialContext(ctx, network, to.Address)
+	if err != nil {
+		// The client sees what it would have seen: a connection that breaks.
+		p.abort(client)
+		if ctx.Err() == nil {
+			r.attempt(to, fmt.Errorf("%s: for %s: %w", to, peer, err))
+		}
+		return
+	}
+	defer server.Close()
+	p.server = server
+	name := fmt.Sprintf("relay of %s, which listens at %s, to %s", peer, at, to)
+	down, up, err := r.tapePair(p, name)
+	if err != nil {
+		r.relayTrouble(p, fmt.Errorf("beginning a connection: %w", err))
+	}
+	log := r.log.With("client", peer, "server", to.String())
+	downWay := &way{from: server, to: client, tape: r.recordingOf(down)}
+	upWay := &way{from: client, to: server, tape: r.recordingOf(up)}
+	log.Info("relaying", "downstream", idOf(down), "upstream", idOf(up))
+	stop := context.AfterFunc(ctx, p.stop)
+	defer stop()
+	upEnd, downEnd := p.run(upWay, downWay)
+	for _, e := range []struct {
+		t   *tape
+		w   *way
+		end source.Verdict
+	}{{down, downWay, downEnd}, {up, upWay, upEnd}} {
+		if n := e.w.undelivered; n > 0 {
+			e.end.Reason += fmt.Sprintf("; the last %d bytes were received and not taken by the receiver", n)
+		}
+		if e.t == nil {
+			continue
+		}
+		e.t.finish(e.end)
+		r.report(e.t, name, e.end, false, log.With("connection", e.t.w.ID()))
+	}
+}
+
+func idOf(t *tape) string {
+	if t == nil {
+		return "not recorded"
+	}
+	return t.w.ID()
+}
+
+// tapePair begins the recording of both directions: down is from the server.
+func (r *Recorder) tapePair(p *pair, name string) (down, up *tape, err error) {
+	info := func(d wire.Direction) capture.ConnInfo {
+		return capture.ConnInfo{Endpoint: name, Protocol: r.opt.Protocol, Direction: d}
+	}
+	wd, wu, err := r.dir.ConnectPair(info(wire.Downstream), info(wire.Upstream))
+	if err != nil {
+		return nil, nil, err
+	}
+	failed := func(err error) { r.relayTrouble(p, err) }
+	return r.newTape(wd, failed), r.newTape(wu, failed), nil
+}
+
+// relayTrouble is what happens when a connection can't be recorded.
+func (r *Recorder) relayTrouble(p *pair, err error) {
+	if r.opt.Strict {
+		r.fail(err)
+		p.stop()
+		return
+	}
+	r.count.setTrouble(err.Error())
+	r.log.Error("NOT RECORDING: the connection is relayed on", "err", err)
+	r.journal(capture.Entry{Event: capture.EventError, Detail: "relayed without being recorded: " + err.Error()})
+}
+
+func (r *Recorder) recordingOf(t *tape) recording {
+	return &relayTape{r: r, t: t, strict: r.opt.Strict, log: r.log}
+}
+
+// relayTape puts what a relay passes on into a tape as long as that can take
+// it. A recording has no holes: after the first byte that it can't take it ends
+// there, and the rest is counted.
+type relayTape struct {
+	r      *Recorder
+	t      *tape // nil when there is no recording from the start
+	strict bool
+	log    *slog.Logger
+	// own is the memory once nothing is recorded any more.
+	own []byte
+}
+
+func (k *relayTape) room() []byte {
+	if k.own == nil && k.t != nil {
+		if k.strict {
+			if p := k.t.buf.reserve(); p != nil {
+				return p
+			}
+		} else if p, full := k.t.buf.tryReserve(); p != nil {
+			return p
+		} else if full {
+			k.t.overrun()
+		}
+	}
+	if k.own == nil {
+		k.own = make([]byte, relayRead)
+	}
+	return k.own
+}
+
+func (k *relayTape) passed(n int) {
+	switch {
+	case k.t == nil:
+		k.r.count.missed(int64(n))
+	case k.own == nil:
+		k.t.commit(n, k.r.clock.Now())
+	default:
+		k.t.pass(n)
+	}
+}

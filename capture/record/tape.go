@@ -1,0 +1,254 @@
+package record
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"wiretape/capture"
+	"wiretape/capture/sidecar"
+	"wiretape/capture/source"
+	"wiretape/wire"
+)
+
+// tape records one direction of one connection. Who receives the bytes puts
+// them into the buffer; a goroutine of the tape's own writes them, and another
+// makes them safe, so that neither a slow write nor a slow sync holds up the
+// network before the buffer is full.
+type tape struct {
+	r   *Recorder
+	w   *capture.Writer
+	buf *buffer
+	// failed is called once, from the tape's goroutine, when it can't go on.
+	failed func(error)
+
+	received atomic.Int64
+	broken   atomic.Bool
+	rotate   chan struct{}
+	done     chan struct{}
+
+	mu                    sync.Mutex
+	accounted, accountedS int64
+
+	// Set before the buffer's end, and read only if the tape did not break.
+	end source.Verdict
+	// Good once done is closed.
+	ending wire.Ending
+	err    error
+}
+
+func (r *Recorder) newTape(w *capture.Writer, failed func(error)) *tape {
+	t := &tape{r: r, w: w, buf: newBuffer(r.opt.Buffer), failed: failed,
+		rotate: make(chan struct{}, 1), done: make(chan struct{})}
+	r.count.add(t)
+	go t.run()
+	return t
+}
+
+// commit takes the first n bytes of what the buffer's reserve gave.
+func (t *tape) commit(n int, at capture.Instant) {
+	t.received.Add(int64(n))
+	t.r.count.received.Add(int64(n))
+	t.buf.commit(n, at)
+}
+
+// pass counts n bytes that went by and are not recorded: the tape is broken, or
+// was overrun.
+func (t *tape) pass(n int) {
+	t.received.Add(int64(n))
+	t.r.count.received.Add(int64(n))
+}
+
+// errOverrun says that the disk did not keep up with the traffic of a relay.
+var errOverrun = errors.New("the disk is slower than the traffic and the buffer is full: the recording of this connection ends here")
+
+// overrun ends the recording at what is in the buffer now; that is still
+// written.
+func (t *tape) overrun() {
+	t.broken.Store(true)
+	t.buf.end()
+	t.failed(errOverrun)
+}
+
+// finish says how the connection ended, and waits until everything is sealed.
+func (t *tape) finish(v source.Verdict) {
+	if !t.broken.Load() {
+		t.end = v
+	}
+	t.buf.end()
+	<-t.done
+	t.r.count.remove(t, t.received.Load()-t.w.Stats().Written)
+}
+
+// notRecorded is how many received bytes are in no file, once the tape broke.
+func (t *tape) notRecorded() int64 {
+	if !t.broken.Load() {
+		return 0
+	}
+	return t.received.Load() - t.w.Stats().Written
+}
+
+// account adds to the recorder's sums what was written and synced since.
+func (t *tape) account() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s := t.w.Stats()
+	t.r.count.written.Add(s.Written - t.accounted)
+	t.r.count.synced.Add(s.Synced - t.accountedS)
+	t.accounted, t.accountedS = s.Written, s.Synced
+}
+
+// rotateTick is how often a quiet connection is looked at for whether its file
+// has spanned its time.
+const rotateTick = 250 * time.Millisecond
+
+func (t *tape) run() {
+	defer close(t.done)
+	stop := make(chan struct{})
+	var syncing sync.WaitGroup
+	syncFailed := make(chan error, 1)
+	if every := t.r.opt.Sync.Every; every > 0 {
+		syncing.Add(1)
+		go func() {
+			defer syncing.Done()
+			t.syncEvery(every, stop, syncFailed)
+		}()
+	}
+	err := t.loop(syncFailed)
+	close(stop)
+	syncing.Wait()
+	if err == nil {
+		select {
+		case err = <-syncFailed:
+		default:
+		}
+	}
+	if err == nil && t.broken.Load() {
+		err = errOverrun // told already
+	} else if err != nil {
+		t.broken.Store(true)
+		t.failed(err)
+		t.buf.giveUp()
+	}
+	why, v := sidecar.ClosedError, sidecar.Verdict{Kind: sidecar.TransportFailed}
+	if err != nil {
+		v.Detail = err.Error()
+	} else {
+		why, v = closedFor(t.end.End), verdictOf(t.end)
+	}
+	ending, cerr := t.w.Close(v, why)
+	t.account()
+	if cerr != nil && err == nil {
+		err = cerr
+		t.broken.Store(true)
+		t.failed(cerr)
+	}
+	t.ending, t.err = ending, err
+}
+
+// loop writes until the buffer ends.
+func (t *tape) loop(syncFailed <-chan error) error {
+	var tick <-chan time.Time
+	if t.r.opt.Capture.RotateEvery > 0 {
+		k := time.NewTicker(min(rotateTick, t.r.opt.Capture.RotateEvery))
+		defer k.Stop()
+		tick = k.C
+	}
+	for {
+		p, from, marks, end := t.buf.take()
+		if end {
+			return nil
+		}
+		var err error
+		if len(p) > 0 {
+			err = t.write(p, from, marks)
+			t.buf.release(len(p))
+			select {
+			case <-t.rotate:
+				err = errors.Join(err, t.w.Rotate(sidecar.ClosedRequest))
+			case serr := <-syncFailed:
+				err = errors.Join(err, serr)
+			default:
+			}
+		} else {
+			select {
+			case <-t.buf.ready:
+				continue
+			case <-t.rotate:
+				err = t.w.Rotate(sidecar.ClosedRequest)
+			case <-tick:
+				err = t.w.RotateIfDue(t.r.clock.Now())
+			case err = <-syncFailed:
+			}
+		}
+		t.account()
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// write writes what waits, read by read, each with its arrival.
+func (t *tape) write(p []byte, from int, marks []mark) error {
+	at := 0
+	for _, m := range marks {
+		end := m.end - from
+		if _, err := t.w.Write(p[at:end], m.at); err != nil {
+			return err
+		}
+		at = end
+	}
+	if t.r.opt.Sync.Frame {
+		return t.w.Sync()
+	}
+	return nil
+}
+
+func (t *tape) syncEvery(every time.Duration, stop <-chan struct{}, failed chan<- error) {
+	k := time.NewTicker(every)
+	defer k.Stop()
+	for {
+		select {
+		case <-stop:
+			return
+		case <-k.C:
+		}
+		if s := t.w.Stats(); s.Synced == s.Written {
+			continue
+		}
+		if err := t.w.Sync(); err != nil {
+			failed <- err
+			poke(t.buf.ready)
+			return
+		}
+		t.account()
+	}
+}
+
+// closedFor is why the last file of a connection was closed.
+func closedFor(e source.End) string {
+	switch e {
+	case source.EndSignal:
+		return sidecar.ClosedSignal
+	case source.EndOfStream, source.EndNoWitness:
+		return sidecar.ClosedEnd
+	}
+	return sidecar.ClosedError
+}
+
+// verdictOf says a transport's verdict in a sidecar's words.
+func verdictOf(v source.Verdict) sidecar.Verdict {
+	s := sidecar.Verdict{Kind: sidecar.TransportCut, Detail: string(v.End) + ": " + v.Reason}
+	switch v.End {
+	case source.EndOfStream:
+		s.Kind = sidecar.TransportClean
+	case source.EndNoWitness:
+		s.Kind = sidecar.TransportUnwitnessed
+	case source.EndIdle:
+		s.Kind = sidecar.TransportIdle
+	case source.EndSignal:
+		s.Kind = sidecar.TransportStopped
+	}
+	return s
+}

@@ -1,0 +1,390 @@
+package main
+
+// This file is what record and relay share: the flags for writing a capture
+// directory, signals, the log, and every way to tell what is going on.
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/pflag"
+
+	"wiretape/capture"
+	"wiretape/capture/record"
+	"wiretape/cmd/internal/cli"
+	"wiretape/wire/protocols"
+)
+
+// protocolFlag is --protocol, for whoever reads or records bytes.
+func protocolFlag(fs *pflag.FlagSet) *cli.Word {
+	w := &cli.Word{Value: "auto", Words: []string{"auto"}}
+	for _, p := range protocols.All() {
+		w.Words = append(w.Words, p.Name())
+	}
+	w.Words = append(w.Words, capture.ProtocolRaw)
+	fs.Var(w, "protocol", "what the bytes are; auto finds it out from the first of them")
+	return w
+}
+
+// service is the flags of a recording process.
+type service struct {
+	dir         string
+	rotateBytes cli.Size
+	rotateEvery time.Duration
+	sync        string
+	buffer      cli.Size
+	minFree     cli.Size
+	onSealed    string
+	json        bool
+	metrics     string
+	logFormat   cli.Word
+	verbose     bool
+	protocol    *cli.Word
+}
+
+func (s *service) register(fs *pflag.FlagSet) {
+	s.buffer = record.DefaultBuffer
+	s.logFormat = cli.Word{Value: "text", Words: []string{"text", "json"}}
+	fs.StringVar(&s.dir, "dir", "", "the capture `DIR`ectory; made when it does not exist")
+	fs.Var(&s.rotateBytes, "rotate-bytes", "begin a new file at the frame boundary before it would get larger")
+	fs.DurationVar(&s.rotateEvery, "rotate-every", 0, "begin a new file at the next frame boundary after so long")
+	fs.StringVar(&s.sync, "sync", "1s", "when bytes are made safe: every `DURATION`, frame (as they are written) or seal (with each file)")
+	fs.Var(&s.buffer, "buffer", "memory between the network and the disk, for each direction of a connection")
+	s.protocol = protocolFlag(fs)
+	fs.Var(&s.minFree, "min-free", "stop recording before the disk has less free")
+	fs.StringVar(&s.onSealed, "on-sealed", "", "`PROGRAM` that gets each sealed file's path as its argument; no shell")
+	fs.BoolVar(&s.json, "json", false, "JSON lines on standard output: status, sealed files and the report")
+	fs.StringVar(&s.metrics, "metrics", "", "serve Prometheus metrics at `ADDR`; :PORT is the loopback interface's")
+	fs.Var(&s.logFormat, "log-format", "how the log on standard error is written")
+	fs.BoolVarP(&s.verbose, "verbose", "v", false, "log every sealed file")
+}
+
+func (s *service) syncMode() (record.Sync, error) {
+	switch s.sync {
+	case "frame":
+		return record.Sync{Frame: true}, nil
+	case "seal":
+		return record.Sync{}, nil
+	}
+	d, err := time.ParseDuration(s.sync)
+	if err != nil || d <= 0 {
+		return record.Sync{}, cli.Usagef("--sync takes a duration such as 1s, frame or seal, not %q", s.sync)
+	}
+	return record.Sync{Every: d}, nil
+}
+
+// options are the recorder's. Nothing is touched yet.
+func (s *service) options() (record.Options, error) {
+	o := record.Options{}
+	if s.dir == "" {
+		return o, cli.Usagef("name the capture directory with --dir")
+	}
+	var err error
+	if o.Sync, err = s.syncMode(); err != nil {
+		return o, err
+	}
+	if s.rotateEvery < 0 {
+		return o, cli.Usagef("--rotate-every takes a positive duration")
+	}
+	if s.metrics != "" {
+		if _, err := loopbackUnlessTold(s.metrics); err != nil {
+			return o, cli.Usagef("--metrics takes HOST:PORT or :PORT")
+		}
+	}
+	if s.onSealed != "" {
+		if o.OnSealed, err = exec.LookPath(s.onSealed); err != nil {
+			return o, cli.Usagef("--on-sealed: %v", err)
+		}
+	}
+	o.Protocol = s.protocol.Value
+	o.Buffer, o.MinFree = int64(s.buffer), int64(s.minFree)
+	o.Capture.RotateBytes, o.Capture.RotateEvery = int64(s.rotateBytes), s.rotateEvery
+	o.Capture.Tool = "capture " + cli.VersionString()
+	return o, nil
+}
+
+// screen is standard error with a status line at its foot, which the log does
+// not run into. Elsewhere than on a terminal there is no such line.
+type screen struct {
+	mu   sync.Mutex
+	w    io.Writer
+	term bool
+	line string
+}
+
+const clearLine = "\r\x1b[K"
+
+func (s *screen) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.line == "" {
+		return s.w.Write(p)
+	}
+	if _, err := io.WriteString(s.w, clearLine); err != nil {
+		return 0, err
+	}
+	n, err := s.w.Write(p)
+	io.WriteString(s.w, s.line)
+	return n, err
+}
+
+func (s *screen) status(line string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.term || line == s.line {
+		return
+	}
+	io.WriteString(s.w, clearLine+line)
+	s.line = line
+}
+
+// logger writes structured lines. Text from outside is escaped by its handlers.
+func (s *service) logger(w io.Writer) *slog.Logger {
+	o := &slog.HandlerOptions{Level: slog.LevelInfo}
+	if s.verbose {
+		o.Level = slog.LevelDebug
+	}
+	if s.logFormat.Value == "json" {
+		return slog.New(slog.NewJSONHandler(w, o))
+	}
+	return slog.New(slog.NewTextHandler(w, o))
+}
+
+// sealedLine is a sealed file as a JSON line.
+type sealedLine struct {
+	File       string `json:"file"`
+	Connection string `json:"connection"`
+	Number     int64  `json:"number"`
+	Start      int64  `json:"start"`
+	Length     int64  `json:"length"`
+	SHA256     string `json:"sha256"`
+	Reason     string `json:"reason"`
+}
+
+// lines writes JSON lines, each an object with one member that names it.
+type lines struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+func (l *lines) put(name string, v any) {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	b, err := json.Marshal(map[string]any{name: v})
+	if err == nil {
+		l.w.Write(append(b, '\n'))
+	}
+}
+
+// run opens the recorder, lets work use it until it ends or a signal comes, and
+// gives the verb's exit. opened is called between: what it opens is there
+// before anybody is told that the service is ready.
+func (s *service) run(run *cli.Run, o record.Options, opened func(context.Context, *slog.Logger) error, work func(context.Context, *record.Recorder)) error {
+	scr := &screen{w: run.Stderr, term: cli.IsTerminal(run.Stderr)}
+	log := s.logger(scr)
+	o.Log = log
+	var out *lines
+	if s.json {
+		out = &lines{w: run.Stdout}
+	}
+	o.Capture.OnSealed = func(f capture.Sealed) {
+		out.put("sealed", sealedLine{f.Path, f.Connection, f.Number, f.Start, f.Length, f.SHA256, f.Reason})
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+
+	// Signals first: from here on each of them finds its meaning.
+	sigs := make(chan os.Signal, 4)
+	signal.Notify(sigs, os.Interrupt, syscall.SIGTERM, syscall.SIGUSR1)
+	defer signal.Stop(sigs)
+	var rec atomic.Pointer[record.Recorder]
+	var stopped atomic.Bool
+	note := newNotifier()
+	over := make(chan struct{})
+	defer close(over)
+	go func() {
+		for {
+			select {
+			case <-over:
+				return
+			case sig := <-sigs:
+				switch {
+				case sig == syscall.SIGUSR1:
+					if r := rec.Load(); r != nil {
+						r.Rotate()
+					}
+				case stopped.Swap(true):
+					// The unfinished file is valid as it is, and recovery
+					// seals it.
+					os.Exit(cli.Failed)
+				default:
+					note.tell("STOPPING=1")
+					log.Info("stopping", "signal", sig.String())
+					cancel()
+				}
+			}
+		}
+	}()
+
+	if err := opened(ctx, log); err != nil {
+		return err
+	}
+	r, err := record.Open(s.dir, o)
+	if err != nil {
+		return err
+	}
+	rec.Store(r)
+	for _, f := range r.Dir().Recovered() {
+		log.Info("recovered", "file", f.File, "kept", f.Kept, "whole", f.Whole, "tail", f.Tail)
+	}
+	if s.metrics != "" {
+		addr, err := serveMetrics(ctx, s.metrics, r.Status, func(err error) { log.Error("metrics", "err", err) })
+		if err != nil {
+			_, cerr := r.Close()
+			return errors.Join(fmt.Errorf("metrics: %w", err), cerr)
+		}
+		log.Info("metrics", "address", addr)
+	}
+	note.tell("READY=1")
+	go note.watchdog(ctx, func() bool { r.Status(); return true })
+	telling := make(chan struct{})
+	var told sync.WaitGroup
+	told.Add(1)
+	go func() {
+		defer told.Done()
+		s.tell(telling, r, scr, out, note)
+	}()
+	work(ctx, r)
+	rep, err := r.Close()
+	close(telling)
+	told.Wait()
+	scr.status("")
+	out.put("report", rep)
+	if out == nil {
+		writeReport(run.Stdout, rep)
+	}
+	switch {
+	case err != nil:
+		if rep.NotRecorded > 0 {
+			err = fmt.Errorf("%w; %d received bytes were not recorded", err, rep.NotRecorded)
+		}
+		return err
+	case rep.Verdict != record.VerdictClean:
+		return &cli.ExitError{Code: cli.Findings}
+	}
+	return nil
+}
+
+const (
+	tellTerminal = 500 * time.Millisecond
+	tellLines    = time.Second
+	tellService  = 5 * time.Second
+)
+
+// tell says what goes on until stop: on a terminal, as JSON lines, to systemd.
+func (s *service) tell(stop <-chan struct{}, r *record.Recorder, scr *screen, out *lines, note *notifier) {
+	tick := time.NewTicker(tellTerminal)
+	defer tick.Stop()
+	var rate rate
+	var lastLine, lastNote time.Time
+	for {
+		select {
+		case <-stop:
+			return
+		case now := <-tick.C:
+			st := r.Status()
+			line := statusLine(st, rate.per(st, now))
+			scr.status(line)
+			if out != nil && now.Sub(lastLine) >= tellLines {
+				out.put("status", st)
+				lastLine = now
+			}
+			if now.Sub(lastNote) >= tellService {
+				note.tell("STATUS=" + line)
+				lastNote = now
+			}
+		}
+	}
+}
+
+// rate is bytes a second, smoothed over a few seconds.
+type rate struct {
+	last time.Time
+	seen int64
+	ewma float64
+}
+
+func (r *rate) per(s record.Status, now time.Time) int64 {
+	if !r.last.IsZero() {
+		if d := now.Sub(r.last).Seconds(); d > 0 {
+			r.ewma += (float64(s.Received-r.seen)/d - r.ewma) * min(1, d/2)
+		}
+	}
+	r.last, r.seen = now, s.Received
+	return int64(r.ewma)
+}
+
+func size(n int64) string { return humanize.IBytes(uint64(max(n, 0))) }
+
+// statusLine is one line of at most 120 columns, of our own words only.
+func statusLine(s record.Status, perSecond int64) string {
+	b := fmt.Sprintf("%d open · received %s (%s/s) · written %s · synced %s · files %d",
+		s.Open, size(s.Received), size(perSecond), size(s.Written), size(s.Synced), s.Files)
+	if s.Waiting > 0 {
+		b += " · waiting " + size(s.Waiting)
+	}
+	if s.NotRecorded > 0 {
+		b += " · NOT RECORDED " + size(s.NotRecorded)
+	}
+	return b
+}
+
+// writeReport is the report for people.
+func writeReport(w io.Writer, rep *record.Report) {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %d connections, %d files in %s\n", rep.Verdict, rep.Connections, rep.Files, rep.Uptime.Round(time.Millisecond))
+	fmt.Fprintf(&b, "received %d bytes, written %d, synced %d", rep.Received, rep.Written, rep.Synced)
+	if rep.NotRecorded > 0 {
+		fmt.Fprintf(&b, ", NOT RECORDED %d", rep.NotRecorded)
+	}
+	b.WriteByte('\n')
+	if rep.Stalled > 0 {
+		fmt.Fprintf(&b, "publishers were held up for %s by full buffers\n", rep.Stalled.Round(time.Millisecond))
+	}
+	if rep.Attempts > 0 {
+		fmt.Fprintf(&b, "%d tries made no connection\n", rep.Attempts)
+	}
+	if rep.Recovered > 0 {
+		fmt.Fprintf(&b, "%d files of an earlier run were recovered at the start\n", rep.Recovered)
+	}
+	if rep.HookFailures > 0 {
+		fmt.Fprintf(&b, "the command failed for %d sealed files\n", rep.HookFailures)
+	}
+	if rep.EndedOmitted > 0 {
+		fmt.Fprintf(&b, "… %d connections before\n", rep.EndedOmitted)
+	}
+	for _, e := range rep.Ended {
+		framing := e.Framing
+		if framing == "" {
+			framing = "not known"
+		}
+		fmt.Fprintf(&b, "%s  %d bytes, transport %s (%s), framing %s\n", e.Connection, e.Written, e.Transport, e.Detail, framing)
+	}
+	io.WriteString(w, b.String())
+}
