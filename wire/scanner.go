@@ -221,20 +221,28 @@ func (s *Scanner) finishUnit(first []byte) (Unit, bool) {
 	return u, true
 }
 
+// Rest says that the input ends here and gives back the next of the units that
+// are known by that alone, because the decoder wanted to look behind them. Call
+// it until done is false, and then Finish.
+func (s *Scanner) Rest() (u Unit, done bool) {
+	if s.lost || s.settled || s.passed == 0 {
+		return Unit{}, false
+	}
+	s.dropDone()
+	s.look(s.buf, true)
+	if s.lost || s.head.Type == UnitMore || s.head.Size > s.passed {
+		return Unit{}, false
+	}
+	s.settled = true
+	return s.finishUnit(s.buf)
+}
+
 // Finish says that the input ends here, and gives back whether it ended at a
-// boundary. What it finds is in Findings. Next with no bytes, until it gives
-// nothing, gives back the units that are known without the end.
+// boundary. What it finds is in Findings. Units that Rest was not asked for are
+// observed.
 func (s *Scanner) Finish() (clean bool) {
-	for !s.lost && !s.settled && s.passed > 0 {
-		s.dropDone()
-		s.look(s.buf, true)
-		if s.lost || s.head.Type == UnitMore || s.head.Size > s.passed {
-			break
-		}
-		// Bytes in which a frame could still have begun, or a frame whose end
-		// only the end of the stream could tell.
-		s.settled = true
-		s.finishUnit(s.buf)
+	for done := true; done; {
+		_, done = s.Rest()
 	}
 	if s.lost {
 		s.junk += s.passed

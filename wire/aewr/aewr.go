@@ -294,7 +294,7 @@ func (protocol) Open(c wire.Config) (wire.Decoder, error) {
 	if c.Context.Protocol != Name || c.Context.Version > 1<<16-1 {
 		return nil, errContext
 	}
-	d.version = uint16(c.Context.Version)
+	d.version, d.versioned = uint16(c.Context.Version), c.Context.Version != 0
 	for _, e := range c.Context.Entries {
 		if v, ok := e.Value(ctxEpoch); ok {
 			d.epoch, d.seen = v.Num, true

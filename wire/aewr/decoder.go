@@ -12,10 +12,11 @@ type Decoder struct {
 	configured wire.Direction // as told; a type that goes the other way is a finding
 	direction  wire.Direction // as told, or as the first one-way type showed
 
-	seen    bool
-	version uint16
-	epoch   uint64
-	lost    bool // the bytes before were not a frame
+	seen      bool // an epoch
+	versioned bool // a version
+	version   uint16
+	epoch     uint64
+	lost      bool // the bytes before were not a frame
 
 	// good: a checksum has matched. bad: a frame's has not, and the frame was
 	// taken by its length. Bad and never good means that the reading of the
@@ -42,13 +43,6 @@ func (d *Decoder) Direction() wire.Direction { return d.direction }
 // of the checksum's scope does not hold for this peer.
 func (d *Decoder) ChecksumsHold() bool { return d.good || !d.bad }
 
-func (d *Decoder) sum(b *[HeaderSize]byte) uint32 {
-	if *b != d.cached {
-		d.cached, d.cachedSum = *b, checksum(b)
-	}
-	return d.cachedSum
-}
-
 // Head finds the frame at the start of b.
 //
 // A frame whose checksum matches has the length that it says. One whose does
@@ -60,6 +54,9 @@ func (d *Decoder) Head(b []byte, end bool) wire.Head {
 		return d.search(b, 0, end, nil)
 	}
 	n := min(len(b), len(Magic))
+	if n < len(Magic) && !end {
+		return wire.Head{Type: wire.UnitMore, Size: int64(len(Magic))}
+	}
 	if string(b[:n]) != Magic[:n] {
 		f := wire.Finding{Kind: wire.KindLost, Field: "magic", Want: Magic, Got: wire.SafeText(string(b[:n]), 0),
 			Message: "no frame starts here"}
@@ -78,30 +75,35 @@ func (d *Decoder) Head(b []byte, end bool) wire.Head {
 			Message: "a frame of " + wire.Itoa(size) + " bytes is impossible; the frame start is lost"}
 		return d.search(b, 1, end, &f)
 	}
-	if d.sum(head) == h.HeaderChecksum || d.bad && !d.good {
+	d.cached, d.cachedSum = *head, checksum(head)
+	if d.cachedSum == h.HeaderChecksum || d.bad && !d.good {
 		return frame
 	}
-	confirmed := false
-	switch rest := int64(len(b)) - size; {
-	case size > ConfirmLimit:
-		confirmed = !d.good
-	case rest >= int64(len(Magic)) || rest >= 0 && end:
-		n := min(rest, int64(len(Magic)))
-		confirmed = string(b[size:size+n]) == Magic[:n]
-	case !end:
-		return wire.Head{Type: wire.UnitMore, Size: size + int64(len(Magic))}
-	default:
-		// Cut inside it, unless its length is wrong and frames follow.
-		if d.nextSound(b, 1) < 0 {
-			return frame
-		}
+	look := min(size+int64(len(Magic)), ConfirmLimit)
+	if int64(len(b)) < look && !end {
+		return wire.Head{Type: wire.UnitMore, Size: look}
 	}
-	if confirmed {
+	if d.confirmed(b[:min(int64(len(b)), look)], size) {
 		return frame
 	}
 	f := d.checksumFinding(&h, d.cachedSum)
-	f.Message += " and no frame follows where it ends; the frame start is lost"
+	f.Message += " and nothing confirms the frame's length; the frame start is lost"
 	return d.search(b, 1, end, &f)
+}
+
+// confirmed says that a frame whose checksum does not match has the size that
+// it says, as far as the bytes from its start on tell: no sound header lies
+// inside of it, and another frame follows, or the stream ends in it or with it.
+// One that is too large to tell is believed while no checksum has matched yet.
+func (d *Decoder) confirmed(b []byte, size int64) bool {
+	if at := d.nextSound(b, 1); at >= 0 && int64(at) < size {
+		return false
+	}
+	if size+int64(len(Magic)) > ConfirmLimit {
+		return !d.good || int64(len(b)) < ConfirmLimit
+	}
+	rest := b[min(size, int64(len(b))):]
+	return string(rest) == Magic[:len(rest)]
 }
 
 // nextSound is the place of the first header in b, from from on, that passes
@@ -189,7 +191,11 @@ func (d *Decoder) Observe(u wire.Unit, findings []wire.Finding) []wire.Finding {
 	d.lost = false
 	head := (*[HeaderSize]byte)(u.Bytes)
 	h := parseHeader(head)
-	if sum := d.sum(head); sum == h.HeaderChecksum {
+	sum := d.cachedSum
+	if *head != d.cached {
+		sum = checksum(head)
+	}
+	if sum == h.HeaderChecksum {
 		d.good = true
 	} else {
 		d.bad = true
@@ -216,7 +222,7 @@ func (d *Decoder) Observe(u wire.Unit, findings []wire.Finding) []wire.Finding {
 				Message: field + " is reserved in version " + wire.Itoa(int64(h.Version)) + " and not zero"})
 		}
 	}
-	if int64(len(u.Bytes)) == u.Size {
+	if int64(len(u.Bytes)) == u.Size && (u.Size > HeaderSize || lookup(h.MessageType).fixed) {
 		findings = d.observePayload(u, &h, findings)
 	}
 	return findings
@@ -224,20 +230,20 @@ func (d *Decoder) Observe(u wire.Unit, findings []wire.Finding) []wire.Finding {
 
 // observeSession follows version and epoch.
 func (d *Decoder) observeSession(u wire.Unit, h *Header, findings []wire.Finding) []wire.Finding {
-	if d.version != 0 && h.Version != d.version {
+	if d.versioned && h.Version != d.version {
 		findings = append(findings, wire.Finding{Kind: KindVersionMismatch, Offset: u.Offset + offVersion, Length: 2, Field: "version",
 			Want: wire.Itoa(int64(d.version)), Got: wire.Itoa(int64(h.Version)),
 			Message: "version " + wire.Itoa(int64(h.Version)) + " after version " + wire.Itoa(int64(d.version)) + " on the same connection",
 			Cost:    "a peer refuses every frame of another version"})
 	}
-	if h.Version != d.version && !h.VersionKnown() {
+	if (!d.versioned || h.Version != d.version) && !h.VersionKnown() {
 		known := "17 to 31 without 28"
 		findings = append(findings, wire.Finding{Kind: wire.KindBadVersion, Offset: u.Offset + offVersion, Length: 2, Field: "version",
 			Want: known, Got: wire.Itoa(int64(h.Version)),
 			Message: "version " + wire.Itoa(int64(h.Version)) + " is not one of " + known,
 			Cost:    "payloads of this version are shown as bytes"})
 	}
-	d.version = h.Version
+	d.version, d.versioned = h.Version, true
 	if d.seen && h.ManifestEpoch < d.epoch {
 		findings = append(findings, wire.Finding{Kind: KindEpochFence, Offset: u.Offset + offEpoch, Length: 8, Field: "manifest_epoch",
 			Want: "at least " + wire.Utoa(d.epoch), Got: wire.Utoa(h.ManifestEpoch),
@@ -283,8 +289,9 @@ func (d *Decoder) observeType(u wire.Unit, h *Header, t *typeInfo, findings []wi
 
 // observePayload reports a payload that does not decode, or what is odd in it.
 func (d *Decoder) observePayload(u wire.Unit, h *Header, findings []wire.Finding) []wire.Finding {
-	p, f := parsePayload(h, u.Bytes[HeaderSize:])
-	if f.kind == "" {
+	var p Payload
+	f := p.parse(h, u.Bytes[HeaderSize:])
+	if f == nil {
 		if h.InstructionCount != 0 && p.Kind != PayloadBytes && p.Kind != PayloadProgram && !d.wordsFound {
 			d.wordsFound = true
 			findings = append(findings, wire.Finding{Kind: KindReading, Offset: u.Offset + offInstructionCount, Length: 4,
@@ -294,7 +301,7 @@ func (d *Decoder) observePayload(u wire.Unit, h *Header, findings []wire.Finding
 		}
 		f = p.remark()
 	}
-	if f.kind != "" {
+	if f != nil {
 		findings = append(findings, f.finding(u.Offset, h))
 	}
 	return findings
@@ -328,8 +335,8 @@ func (d *Decoder) Info(u wire.Unit) wire.Info {
 	if int64(len(u.Bytes)) != u.Size {
 		return i
 	}
-	p, f := parsePayload(&h, u.Bytes[HeaderSize:])
-	if f.kind != "" {
+	var p Payload
+	if f := p.parse(&h, u.Bytes[HeaderSize:]); f != nil {
 		i.Summary += ", " + f.message
 		return i
 	}

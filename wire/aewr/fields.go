@@ -26,9 +26,10 @@ func (d *Decoder) Fields(u wire.Unit) ([]wire.Field, *wire.Finding) {
 		f := wire.Cut(u.Offset, int64(len(u.Bytes)), u.Size, "frame")
 		return append(fields, body.blob("payload", 0, len(body.b), "cut")), &f
 	}
-	p, f := parsePayload(&h, body.b)
+	var p Payload
+	f := p.parse(&h, body.b)
 	fields = body.payload(fields, &p)
-	if f.kind == "" {
+	if f == nil {
 		return fields, nil
 	}
 	finding := f.finding(u.Offset, &h)

@@ -90,8 +90,8 @@ type Payload struct {
 	DirSlots, Stride int
 }
 
-// fault is why a payload can't be decoded, or what is odd in one that can.
-// kind "" is none. off is relative to the payload.
+// fault is why a payload can't be decoded, or what is odd in one that can. off
+// is relative to the payload.
 type fault struct {
 	kind        string
 	field       string
@@ -109,65 +109,50 @@ func (f *fault) finding(frame int64, h *Header) wire.Finding {
 	return w
 }
 
-func badLength(want string, got int) fault {
-	return fault{kind: wire.KindMalformed, field: "constants_len", length: int64(got), want: want,
+func badLength(want string, got int) *fault {
+	return &fault{kind: wire.KindMalformed, field: "constants_len", length: int64(got), want: want,
 		got: wire.Itoa(int64(got)) + " bytes", message: "a payload of " + wire.Itoa(int64(got)) + " bytes, " + want + " expected"}
 }
 
 // ParsePayload reads the payload of a frame with header h; body is everything
 // behind the header. On an error the payload is PayloadBytes.
 func ParsePayload(h *Header, body []byte) (Payload, error) {
-	p, f := parsePayload(h, body)
-	if f.kind != "" {
+	var p Payload
+	if f := p.parse(h, body); f != nil {
 		return p, &wire.Fault{Finding: f.finding(0, h)}
 	}
 	return p, nil
 }
 
-func parsePayload(h *Header, body []byte) (Payload, fault) {
-	p := Payload{Version: h.Version, Words: int(h.InstructionCount), Bytes: body}
+func (p *Payload) parse(h *Header, body []byte) *fault {
+	*p = Payload{Version: h.Version, Words: int(h.InstructionCount), Bytes: body}
 	if !h.VersionKnown() || !h.TypeKnown() {
-		return p, fault{}
-	}
-	n := len(body)
-	records := func(k PayloadKind, size int, rule string) (Payload, fault) {
-		if n%size != 0 {
-			return p, badLength(rule, n)
-		}
-		p.Kind, p.Records = k, n/size
-		return p, fault{}
-	}
-	exactly := func(k PayloadKind, size int, rule string) (Payload, fault) {
-		if n != size {
-			return p, badLength(rule, n)
-		}
-		p.Kind = k
-		return p, fault{}
+		return nil
 	}
 	switch h.MessageType {
 	case ExecBytecodeReq:
 		if h.ConstantsLen < 8 {
-			return p, badLength("at least 8 bytes of constants", int(h.ConstantsLen))
+			return badLength("at least 8 bytes of constants", int(h.ConstantsLen))
 		}
 		p.Kind = PayloadProgram
 	case ResultStreamChunk:
-		return records(PayloadKeyOffsets, KeyOffsetSize, "a multiple of 16 bytes")
+		return p.records(PayloadKeyOffsets, KeyOffsetSize, "a multiple of 16 bytes")
 	case ResultAggregateChunk:
-		return records(PayloadAggregates, AccumulatorSize, "a multiple of 16 bytes")
+		return p.records(PayloadAggregates, AccumulatorSize, "a multiple of 16 bytes")
 	case ResultGroupedAggChunk:
-		return records(PayloadGroups, GroupSlotSize, "a multiple of 64 bytes")
+		return p.records(PayloadGroups, GroupSlotSize, "a multiple of 64 bytes")
 	case JoinStreamChunk:
-		return records(PayloadJoinOffsets, JoinOffsetSize, "a multiple of 16 bytes")
+		return p.records(PayloadJoinOffsets, JoinOffsetSize, "a multiple of 16 bytes")
 	case HeartbeatPing, HeartbeatPong:
-		return exactly(PayloadHeartbeat, HeartbeatSize, "24 bytes")
+		return p.exactly(PayloadHeartbeat, HeartbeatSize, "24 bytes")
 	case SegmentFetchReq:
 		if h.Version < snapshotVersion {
-			return exactly(PayloadSegmentFetch, SegmentFetchSize, "16 bytes")
+			return p.exactly(PayloadSegmentFetch, SegmentFetchSize, "16 bytes")
 		}
-		return exactly(PayloadSegmentFetch, SegmentFetchSnapshotSize, "24 bytes")
+		return p.exactly(PayloadSegmentFetch, SegmentFetchSnapshotSize, "24 bytes")
 	case SegmentStreamChunk:
-		if n < 8 {
-			return p, badLength("at least 8 bytes", n)
+		if len(body) < 8 {
+			return badLength("at least 8 bytes", len(body))
 		}
 		p.Kind = PayloadSegment
 	case ResultMaterializeChunk:
@@ -177,16 +162,32 @@ func parsePayload(h *Header, body []byte) (Payload, fault) {
 			return p.parseHashTable()
 		}
 	}
-	return p, fault{}
+	return nil
+}
+
+func (p *Payload) records(k PayloadKind, size int, rule string) *fault {
+	if len(p.Bytes)%size != 0 {
+		return badLength(rule, len(p.Bytes))
+	}
+	p.Kind, p.Records = k, len(p.Bytes)/size
+	return nil
+}
+
+func (p *Payload) exactly(k PayloadKind, size int, rule string) *fault {
+	if len(p.Bytes) != size {
+		return badLength(rule, len(p.Bytes))
+	}
+	p.Kind = k
+	return nil
 }
 
 // bitmapBytes is the size of one validity bitmap.
 func bitmapBytes(rows uint64) uint64 { return (rows + 63) / 64 * 8 }
 
-func (p Payload) parseMaterialized() (Payload, fault) {
+func (p *Payload) parseMaterialized() *fault {
 	n := uint64(len(p.Bytes))
 	if n < materializeHead {
-		return p, badLength("at least 8 bytes", len(p.Bytes))
+		return badLength("at least 8 bytes", len(p.Bytes))
 	}
 	slots := uint64(binary.LittleEndian.Uint32(p.Bytes))
 	rows := uint64(binary.LittleEndian.Uint32(p.Bytes[4:]))
@@ -194,39 +195,39 @@ func (p Payload) parseMaterialized() (Payload, fault) {
 	perSlot := rows*8 + bitmapBytes(rows)
 	hi, all := bits.Mul64(slots, perSlot)
 	rest := n - materializeHead
-	fits := hi == 0 && rest == all
+	fits, offsets := hi == 0 && rest == all, false
 	if hi == 0 && p.Version >= offsetsVersion && rows > 0 && rest >= all && rest-all == rows*8 {
-		fits, p.HasRowOffsets = true, true
+		fits, offsets = true, true
 	}
 	// Empty slots take no bytes: any number of them would fit.
-	if fits && rows == 0 && slots > MaxEmptySlots || fits && slots == 0 && rows > 0 && !p.HasRowOffsets {
+	if fits && rows == 0 && slots > MaxEmptySlots || fits && slots == 0 && rows > 0 && !offsets {
 		fits = false
 	}
 	if !fits {
-		return p, fault{kind: wire.KindMalformed, field: "slot_count, row_count", length: int64(n),
+		return &fault{kind: wire.KindMalformed, field: "slot_count, row_count", length: int64(n),
 			want: "the length that " + wire.Utoa(slots) + " slots of " + wire.Utoa(rows) + " rows take",
 			got:  wire.Utoa(n) + " bytes",
 			message: wire.Utoa(slots) + " slots of " + wire.Utoa(rows) + " rows do not make " +
 				wire.Utoa(n) + " bytes"}
 	}
-	p.Kind, p.Slots, p.Rows, p.Records = PayloadMaterialized, int(slots), int(rows), int(rows)
-	return p, fault{}
+	p.Kind, p.Slots, p.Rows, p.Records, p.HasRowOffsets = PayloadMaterialized, int(slots), int(rows), int(rows), offsets
+	return nil
 }
 
 // MaxEmptySlots is how many slots a materialised chunk without rows may name.
 const MaxEmptySlots = 65536
 
-func (p Payload) parseHashTable() (Payload, fault) {
+func (p *Payload) parseHashTable() *fault {
 	n := uint64(len(p.Bytes))
 	if n < hashTableHead {
-		return p, badLength("at least 24 bytes", len(p.Bytes))
+		return badLength("at least 24 bytes", len(p.Bytes))
 	}
 	dir := binary.LittleEndian.Uint64(p.Bytes)
 	records := binary.LittleEndian.Uint64(p.Bytes[8:])
 	stride := binary.LittleEndian.Uint64(p.Bytes[16:])
 	rest := n - hashTableHead
-	lie := func(what, want, got string) (Payload, fault) {
-		return p, fault{kind: wire.KindMalformed, field: what, length: int64(n), want: want, got: got,
+	lie := func(what, want, got string) *fault {
+		return &fault{kind: wire.KindMalformed, field: what, length: int64(n), want: want, got: got,
 			message: what + " is " + got + ", " + want + " expected"}
 	}
 	if dir > rest/hashDirSlot {
@@ -247,7 +248,7 @@ func (p Payload) parseHashTable() (Payload, fault) {
 		stride = min(stride, minStride)
 	}
 	p.Kind, p.DirSlots, p.Records, p.Stride = PayloadHashTable, int(dir), int(records), int(stride)
-	return p, fault{}
+	return nil
 }
 
 func (p *Payload) u64(at int) uint64 { return binary.LittleEndian.Uint64(p.Bytes[at:]) }
@@ -383,7 +384,7 @@ func (p *Payload) ResultRows() (rows int, ok bool) {
 // remark looks for what a payload that decodes should not have: too many
 // records, counts inside it that lie, a reading that does not hold. It gives
 // the first.
-func (p *Payload) remark() fault {
+func (p *Payload) remark() *fault {
 	switch p.Kind {
 	case PayloadKeyOffsets:
 		return p.tooMany(MaxKeyOffsets)
@@ -394,7 +395,7 @@ func (p *Payload) remark() fault {
 			}
 		}
 	case PayloadGroups:
-		if f := p.tooMany(MaxGroupSlots); f.kind != "" {
+		if f := p.tooMany(MaxGroupSlots); f != nil {
 			return f
 		}
 		return p.remarkGroups()
@@ -408,22 +409,22 @@ func (p *Payload) remark() fault {
 				"too short for a snapshot word; the bytes behind from are taken as the segment's")
 		}
 	}
-	return fault{}
+	return nil
 }
 
-func (p *Payload) tooMany(most int) fault {
+func (p *Payload) tooMany(most int) *fault {
 	if p.Records <= most {
-		return fault{}
+		return nil
 	}
-	return fault{kind: KindCount, field: "constants_len", length: int64(len(p.Bytes)), want: "at most " + wire.Itoa(int64(most)),
+	return &fault{kind: KindCount, field: "constants_len", length: int64(len(p.Bytes)), want: "at most " + wire.Itoa(int64(most)),
 		got: wire.Itoa(int64(p.Records)), message: wire.Itoa(int64(p.Records)) + " records, at most " + wire.Itoa(int64(most)) + " expected"}
 }
 
-func (p *Payload) notHeld(reading string, off, length int, want, got, message string) fault {
-	return fault{kind: KindReading, field: reading, off: int64(off), length: int64(length), want: want, got: got, message: message}
+func (p *Payload) notHeld(reading string, off, length int, want, got, message string) *fault {
+	return &fault{kind: KindReading, field: reading, off: int64(off), length: int64(length), want: want, got: got, message: message}
 }
 
-func (p *Payload) remarkGroups() fault {
+func (p *Payload) remarkGroups() *fault {
 	for i := range p.Records {
 		at := i * GroupSlotSize
 		if used := p.u64(at + 8); used > 1 {
@@ -436,13 +437,13 @@ func (p *Payload) remarkGroups() fault {
 				string(wire.AppendHex(nil, p.Bytes[tail:tail+16])), "the end of a group slot is not valid flags and padding")
 		}
 	}
-	return fault{}
+	return nil
 }
 
-func (p *Payload) remarkMaterialized() fault {
+func (p *Payload) remarkMaterialized() *fault {
 	used := p.Rows % 64
 	if used == 0 {
-		return fault{}
+		return nil
 	}
 	for slot := range p.Slots {
 		at := p.bitmapAt(slot+1) - 8
@@ -451,10 +452,10 @@ func (p *Payload) remarkMaterialized() fault {
 				"the padding of a validity bitmap is not zero")
 		}
 	}
-	return fault{}
+	return nil
 }
 
-func (p *Payload) remarkHashTable() fault {
+func (p *Payload) remarkHashTable() *fault {
 	var sum uint64
 	for i := range p.DirSlots {
 		at := hashTableHead + i*hashDirSlot
@@ -465,7 +466,7 @@ func (p *Payload) remarkHashTable() fault {
 		start, count := v>>32, v&(1<<32-1)
 		sum += count
 		if start+count > uint64(p.Records) {
-			return fault{kind: KindCount, field: "start, count", off: int64(at + 8), length: 8,
+			return &fault{kind: KindCount, field: "start, count", off: int64(at + 8), length: 8,
 				want: "within " + wire.Itoa(int64(p.Records)) + " records", got: wire.Utoa(start) + " + " + wire.Utoa(count),
 				message: "directory slot " + wire.Itoa(int64(i)) + " reaches past the records"}
 		}
@@ -474,7 +475,7 @@ func (p *Payload) remarkHashTable() fault {
 		return p.notHeld(ReadingHashDirectory, 0, hashTableHead, wire.Itoa(int64(p.Records))+" records", wire.Utoa(sum),
 			"the directory's counts do not add up to record_count")
 	}
-	return fault{}
+	return nil
 }
 
 // summary is what a list says of a payload.
