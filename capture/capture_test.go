@@ -175,3 +175,8 @@ func TestRecordAndRead(t *testing.T) {
 		}
 	}
 }
+
+func hexSum(b []byte) string {
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:])
+}

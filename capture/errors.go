@@ -22,6 +22,8 @@ const (
 	KindSurplusBytes = "surplus-bytes"
 	// KindHashMismatch: a file's bytes are not those of its sidecar's SHA-256.
 	KindHashMismatch = "hash-mismatch"
+	// KindTornBytes: bytes that do not fit the checksums of the arrival index.
+	KindTornBytes = "torn-bytes"
 	// KindChainBroken: a sidecar names another file before this one.
 	KindChainBroken = "chain-broken"
 	// KindConflict: two files of one connection and number with other bytes.

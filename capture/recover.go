@@ -322,6 +322,8 @@ type scanned struct {
 	whole int64
 	tail  string
 	zeros int64 // offset in the file of the zeros that end it
+	all   sidecar.Arrivals
+	prove *prover
 }
 
 // scan reads an unfinished file from its start to its end.
@@ -345,7 +347,13 @@ func (r *recovery) scan(f *File, s *sidecar.Sidecar) (*scanned, error) {
 	// Only frames that end before the zeros are certain; the rest is hashed.
 	wholes := &frameEnds{zeros: f.Start + res.zeros, start: f.Start, end: f.End(), good: f.Start}
 	fr.onUnit = wholes.unit
-	if err := fr.readAll(io.NewSectionReader(src, 0, f.Length), h); err != nil {
+	all, _, err := f.Arrivals()
+	if err != nil {
+		// Without an index nothing is proven; that is all.
+		all = nil
+	}
+	res.all, res.prove = all, newProver(f.Start, all)
+	if err := fr.readAll(io.NewSectionReader(src, 0, f.Length), io.MultiWriter(h, res.prove)); err != nil {
 		return nil, &FileError{"read", f.Path, f.Start, err}
 	}
 	res.sum = sumOf(h)
@@ -408,7 +416,7 @@ func (r *recovery) describe(s *sidecar.Sidecar, f *File, res *scanned, sealed bo
 		Start: f.Start, Length: f.Length, SHA256: res.sum, PreviousSHA256: s.PreviousSHA256,
 		StartsAtBoundary: s.StartsAtBoundary, Context: s.Context, Closed: sidecar.ClosedRecovered,
 		Transport: &sidecar.Verdict{Kind: sidecar.TransportUnknown, Detail: "the recorder did not live to see the end"},
-		Recovery:  &sidecar.Recovery{Kept: f.Length, Whole: res.whole, Tail: res.tail}}
+		Recovery:  &sidecar.Recovery{Kept: f.Length, Whole: res.whole, Tail: res.tail, Proven: res.prove.proven - f.Start}}
 	if sealed {
 		out.Closed, out.Transport, out.Recovery = sidecar.ClosedUnknown, nil, nil
 	}
@@ -426,17 +434,14 @@ func (r *recovery) describe(s *sidecar.Sidecar, f *File, res *scanned, sealed bo
 			res.fr.found = append(res.fr.found, wire.SetAside(f.Start+res.whole, f.Start+res.zeros))
 		}
 	}
+	res.fr.found = append(res.fr.found, res.prove.findings(f.Name)...)
 	res.fr.describe(out, s.Connection, f.Name)
 	out.EndsAtBoundary = out.Framing == sidecar.FramingFrames && res.whole == f.Length
-	if all, _, err := r.arrivals(f); err == nil && len(all) > 0 {
-		first, last := all[0], all[len(all)-1]
+	if n := len(res.all); n > 0 {
+		first, last := res.all[0], res.all[n-1]
 		out.FirstArrival, out.LastArrival = sidecar.At(first.Wall, first.Mono), sidecar.At(last.Wall, last.Mono)
 	}
 	return out
-}
-
-func (r *recovery) arrivals(f *File) (sidecar.Arrivals, bool, error) {
-	return readArrivals(r.opt.FS, stemOf(f.Path)+extIndex)
 }
 
 // maxIndex is the largest arrival index that is read.

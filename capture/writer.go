@@ -199,7 +199,7 @@ func (w *Writer) append(p []byte, at Instant) error {
 	if c.idxLost {
 		return nil
 	}
-	c.idxBuf = sidecar.AppendIndexRecord(c.idxBuf, int64(len(p)), prev.Wall, prev.Mono, at.Wall, at.Mono)
+	c.idxBuf = sidecar.AppendIndexRecord(c.idxBuf, p, prev.Wall, prev.Mono, at.Wall, at.Mono)
 	if len(c.idxBuf) >= idxFlush && c.flushIndex() != nil && len(c.idxBuf) > idxHeld {
 		// The bytes are recorded, so this is no failure of the write: the
 		// index ends here, and the sidecar says so.

@@ -3,16 +3,21 @@ package sidecar
 import (
 	"encoding/binary"
 	"fmt"
+	"hash/crc32"
 	"sort"
 )
 
 // The arrival index of a file: a header of IndexHeaderSize bytes, then one
 // record for each read of the transport that brought bytes for this file, in
-// order. A record is three numbers in LEB128 (protobuf's varint):
+// order. A record is three numbers in LEB128 (protobuf's varint) and a checksum:
 //
 //	bytes      how many bytes came, at least 1
 //	mono       nanoseconds since the record before by the monotonic clock
 //	skew       zigzag: how much further the wall clock went than the monotonic
+//	crc        CRC-32C of the bytes, 4 bytes little-endian
+//
+// The checksum is what tells, after a power loss or a flipped bit, which of the
+// bytes are not those that came.
 //
 // Header: the eight bytes of IndexMagic, then little-endian int64s: the stream
 // offset of the file's first byte, and wall and monotonic time from which the
@@ -22,7 +27,6 @@ import (
 const (
 	IndexMagic      = "WTARRIX1"
 	IndexHeaderSize = 8 + 3*8
-	maxIndexRecord  = 3 * binary.MaxVarintLen64
 )
 
 // AppendIndexHeader starts an index.
@@ -33,19 +37,28 @@ func AppendIndexHeader(dst []byte, start, wall, mono int64) []byte {
 	return binary.LittleEndian.AppendUint64(dst, uint64(mono))
 }
 
-// AppendIndexRecord adds n bytes that came at an instant, after the one before
-// at prevWall and prevMono. A monotonic clock that went back counts as still.
-func AppendIndexRecord(dst []byte, n int64, prevWall, prevMono, wall, mono int64) []byte {
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// CRC is the checksum of a record's bytes, or, with the checksum of bytes before
+// them, that of both.
+func CRC(before uint32, p []byte) uint32 { return crc32.Update(before, castagnoli, p) }
+
+// AppendIndexRecord adds bytes that came at an instant, after the one before at
+// prevWall and prevMono. A monotonic clock that went back counts as still.
+func AppendIndexRecord(dst, p []byte, prevWall, prevMono, wall, mono int64) []byte {
 	step := max(mono-prevMono, 0)
-	dst = binary.AppendUvarint(dst, uint64(n))
+	dst = binary.AppendUvarint(dst, uint64(len(p)))
 	dst = binary.AppendUvarint(dst, uint64(step))
-	return binary.AppendVarint(dst, (wall-prevWall)-step)
+	dst = binary.AppendVarint(dst, (wall-prevWall)-step)
+	return binary.LittleEndian.AppendUint32(dst, CRC(0, p))
 }
 
 // Arrival is one read: the bytes from Offset on, Length of them, came then.
 type Arrival struct {
 	Offset, Length int64
 	Wall, Mono     int64
+	// CRC is that of the bytes.
+	CRC uint32
 }
 
 // Index reads an arrival index from memory, record by record.
@@ -89,11 +102,12 @@ func (x *Index) Next() (a Arrival, ok bool) {
 		return Arrival{}, false
 	}
 	skew, k3 := binary.Varint(b[k2:])
-	if k3 <= 0 {
+	if k3 <= 0 || len(b) < k2+k3+4 {
 		return Arrival{}, false
 	}
 	x.cut = false
-	x.pos += k + k2 + k3
+	x.pos += k + k2 + k3 + 4
+	x.next.CRC = binary.LittleEndian.Uint32(b[k2+k3:])
 	x.next.Offset += x.next.Length
 	x.next.Length = int64(n)
 	x.next.Mono += int64(step)

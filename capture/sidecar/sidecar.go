@@ -174,6 +174,9 @@ type Recovery struct {
 	// Tail says what the rest is: "", "cut", "zero-filled-tail" or
 	// "framing-lost".
 	Tail string `json:"tail"`
+	// Proven is how many of them, from the first on, the arrival index proves
+	// to be what came. Behind it nothing tells.
+	Proven int64 `json:"proven"`
 }
 
 // Finding is a wire.Finding in JSON, as wire.Finding.AppendJSON writes it.
