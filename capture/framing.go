@@ -21,7 +21,6 @@ type framing struct {
 	offset    int64 // in the connection, behind all that was seen
 	// lastWhole is the end of the last whole unit that was no junk.
 	lastWhole int64
-	inJunk    bool
 
 	// Since mark was called:
 	kinds   map[uint32]int64
@@ -78,7 +77,7 @@ func (fr *framing) framed() bool { return fr.scanner != nil && !fr.scanner.Lost(
 
 // atBoundary says that a frame begins here, as far as is known.
 func (fr *framing) atBoundary() bool {
-	return fr.framed() && fr.scanner.AtBoundary() && !fr.inJunk || fr.offset == 0
+	return fr.framed() && fr.scanner.AtBoundary() || fr.offset == 0
 }
 
 // cuttable says that a file may end here: at a boundary, or where no frame is
@@ -87,7 +86,7 @@ func (fr *framing) cuttable() bool {
 	if fr.detecting {
 		return fr.offset == 0
 	}
-	return !fr.framed() || fr.scanner.AtBoundary()
+	return !fr.framed() || fr.scanner.AtBoundary() || fr.scanner.Searching()
 }
 
 // nextSize is the size of the unit that begins with p at a boundary, as far as
@@ -118,6 +117,9 @@ func (fr *framing) step(p []byte, room int64) int {
 		fr.offset += int64(n)
 		return n
 	}
+	if fr.scanner.Searching() {
+		p = p[:min(int64(len(p)), max(room, 1))]
+	}
 	return fr.scan(p)
 }
 
@@ -143,10 +145,7 @@ func (fr *framing) scan(p []byte) int {
 }
 
 func (fr *framing) count(u wire.Unit) {
-	fr.inJunk = u.Type == wire.UnitJunk
-	if !fr.inJunk {
-		fr.lastWhole = u.End()
-	}
+	fr.lastWhole = u.End()
 	if u.Type == wire.UnitFrame {
 		fr.kinds[u.Kind]++
 	}

@@ -395,7 +395,7 @@ type frameEnds struct {
 }
 
 func (e *frameEnds) unit(u wire.Unit) {
-	if e.doubt || u.Type == wire.UnitJunk {
+	if e.doubt {
 		return
 	}
 	if u.Offset >= e.zeros && u.End() > u.Offset {

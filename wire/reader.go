@@ -46,6 +46,9 @@ const (
 	DefaultMaxUnit = 64<<20 + 4
 	// SectorSize is the unit in which a power loss zeroes a file's tail.
 	SectorSize = 512
+	// minZeros is the least that is called a zero-filled tail: fewer may be the
+	// first bytes of a length.
+	minZeros = 4
 	// readWindow is how much is read at a time.
 	readWindow = 1 << 20
 )
@@ -116,11 +119,16 @@ func (r *Reader) next() (Unit, error) {
 		return Unit{}, err
 	}
 	for {
-		have := r.buf[r.r:r.w]
 		if r.inZeros(r.off) {
 			return Unit{}, r.zeroTail(r.off)
 		}
-		end := r.eof && !r.opt.Live
+		have, end := r.buf[r.r:r.w], r.eof && !r.opt.Live
+		if len(have) == 0 && !end {
+			if _, err := r.fill(1); err != nil {
+				return Unit{}, err
+			}
+			continue
+		}
 		h := r.dec.Head(have, end)
 		switch h.Type {
 		case UnitMore:
@@ -136,8 +144,11 @@ func (r *Reader) next() (Unit, error) {
 		case UnitLost:
 			return Unit{}, r.lost(h)
 		case UnitJunk:
-			r.startJunk(h)
 			n := min(max(h.Size, 1), int64(len(have)))
+			if n == 0 {
+				return Unit{}, r.cut(h)
+			}
+			r.startJunk(h)
 			u := Unit{Type: UnitJunk, Offset: r.off, Size: n, Bytes: have[:n]}
 			r.found = r.dec.Observe(u, r.found)
 			r.junk += n
@@ -151,7 +162,7 @@ func (r *Reader) next() (Unit, error) {
 			if err != nil {
 				return Unit{}, err
 			}
-			if !more {
+			if !more && end {
 				return Unit{}, r.cut(h)
 			}
 			continue
@@ -176,7 +187,7 @@ func (r *Reader) inZeros(off int64) bool {
 	if r.opt.ZerosFrom <= 0 || off < r.opt.ZerosFrom {
 		return false
 	}
-	more, err := r.fill(1)
+	more, err := r.fill(minZeros)
 	return err == nil && more
 }
 
@@ -198,9 +209,26 @@ func ReachesIntoZeros(u Unit, zerosFrom, fileStart int64) (p int64, reaches bool
 	if zerosFrom <= 0 || u.End() <= zerosFrom || u.Type != UnitFrame {
 		return 0, false
 	}
-	in := max(zerosFrom-fileStart, 0)
-	p = fileStart + (in+SectorSize-1)/SectorSize*SectorSize
+	p = zeroSector(zerosFrom, fileStart)
 	return p, p < u.End()
+}
+
+// CutByZeros says that a frame with head h at off, of which have bytes are
+// there, ends in at least a whole sector of zeros, and where they start: that is
+// a zero-filled tail, not a cut in transport.
+func CutByZeros(h Head, off, have, zerosFrom, fileStart int64) (p int64, zeros bool) {
+	if zerosFrom <= 0 || h.Type != UnitFrame {
+		return 0, false
+	}
+	p = zeroSector(zerosFrom, fileStart)
+	return p, p >= off && p <= off+have-SectorSize
+}
+
+// zeroSector is where the first sector of the file begins that holds zeros
+// alone, up to the input's end.
+func zeroSector(zerosFrom, fileStart int64) int64 {
+	in := max(zerosFrom-fileStart, 0)
+	return fileStart + (in+SectorSize-1)/SectorSize*SectorSize
 }
 
 func (r *Reader) zeroTail(from int64) error {
@@ -220,11 +248,19 @@ func (r *Reader) zeroTail(from int64) error {
 }
 
 func (r *Reader) cut(h Head) error {
+	have := int64(r.w - r.r)
+	if p, zeros := CutByZeros(h, r.off, have, r.opt.ZerosFrom, r.opt.FileStart); zeros {
+		return r.zeroTail(p)
+	}
 	wasJunk := r.junk > 0
 	r.endJunk()
-	have := int64(r.w - r.r)
 	r.ending = EndingClean
-	if have > 0 {
+	if have == 0 && h.Finding != nil {
+		f := *h.Finding
+		f.Offset += r.off
+		r.found = append(r.found, f)
+		r.ending = EndingCut
+	} else if have > 0 {
 		r.found = append(r.found, CutUnit(h, r.off, have))
 		r.ending = EndingCut
 		r.off += have

@@ -1,32 +1,39 @@
 package wire
 
 // Scanner finds units in bytes that arrive, in whatever pieces, without
-// holding them: it keeps at most the first bytes of one unit that the decoder
-// asks for, and never more than its peek limit. Recording and indexing are
-// built on it.
+// holding them: it keeps the first bytes of one unit that the decoder asks for,
+// and of a frame no more than its peek limit. Recording and indexing are built
+// on it.
 //
 // Each call of Next consumes bytes up to the end of the current unit:
 //
 //	for len(p) > 0 {
 //		n, u, done := s.Next(p)
 //		write(p[:n])
-//		if done { … u.End() is a boundary … }
+//		if done && s.AtBoundary() { … u.End() is a boundary, and all is written up to it … }
 //		p = p[n:]
 //	}
 //
-// A decoder may have had to look behind a unit to know where it ends. Then n
-// may be 0 with done, u.End() lies before Offset, and AtBoundary is false: such
-// a unit counts, and the input is to be cut at a later one.
+// Junk is not given back, as by [Reader]: it becomes a finding. A decoder may
+// have had to look behind a unit to know where it ends, or that it is one. Then
+// n may be 0 with done, u.End() lies before Offset, and AtBoundary is false:
+// such a unit counts, and the input is to be cut at a later one.
 type Scanner struct {
-	dec     Decoder
-	limit   int64
-	off     int64  // of the current unit
-	passed  int64  // bytes of it seen
-	buf     []byte // its first bytes, where they came in pieces
-	ahead   int    // bytes at the end of buf that lie behind the unit given back last
+	dec   Decoder
+	limit int64
+	off   int64 // of the current unit
+	// passed is how many bytes behind off were consumed, buf the first of them
+	// where they came in pieces. While the unit is not settled, buf is all of
+	// them.
+	passed int64
+	buf    []byte
+	// drop is how much of buf belongs to the unit that was given back last.
+	drop    int
 	head    Head
+	want    int64 // how many first bytes to gather before the next look
 	settled bool
 	lost    bool
+	end     bool
 	junk    int64 // bytes of the run of junk that ends here
 	ends    Finding
 	found   []Finding
@@ -56,11 +63,15 @@ func (s *Scanner) Offset() int64 { return s.off + s.passed }
 func (s *Scanner) Boundary() int64 { return s.off }
 
 // AtBoundary says that the input consumed so far ends where a unit ends. It is
-// never true once the framing is lost.
-func (s *Scanner) AtBoundary() bool { return s.passed == 0 && !s.lost }
+// never true in junk or once the framing is lost.
+func (s *Scanner) AtBoundary() bool { return s.passed == 0 && !s.lost && s.junk == 0 }
 
 // Lost says that the framing is lost and will not be found again.
 func (s *Scanner) Lost() bool { return s.lost }
+
+// Searching says that bytes are being stepped over that no frame owns, until a
+// frame is found again; it is true once Lost is.
+func (s *Scanner) Searching() bool { return s.lost || s.junk > 0 }
 
 // Skippable is how many of the coming bytes the scanner does not need to see:
 // they may be passed by Skip.
@@ -68,16 +79,13 @@ func (s *Scanner) Skippable() int64 {
 	if s.lost || !s.settled {
 		return 0
 	}
-	if need := min(s.head.Peek, s.limit); s.passed < need {
-		return 0
-	}
-	return s.head.Size - s.passed
+	return max(s.head.Size-s.passed, 0)
 }
 
 // Skip passes n bytes unseen, at most Skippable. The unit is given back when it
 // ends, as by Next.
 func (s *Scanner) Skip(n int64) (u Unit, done bool) {
-	s.passed += min(n, s.Skippable())
+	s.passed += max(min(n, s.Skippable()), 0)
 	return s.finishUnit(s.buf)
 }
 
@@ -89,88 +97,93 @@ func (s *Scanner) Findings() []Finding {
 }
 
 // Next consumes bytes of p up to the end of the current unit and says how many.
-// done says that u is complete; u.Bytes then has the unit's first bytes, as
-// many as the decoder needed, good until the next call. The decoder has
+// done says that u is complete; u.Bytes then has as many of the unit's first
+// bytes as the decoder asked for, good until the next call. The decoder has
 // observed it.
 func (s *Scanner) Next(p []byte) (n int, u Unit, done bool) {
-	if s.lost {
-		s.passed += int64(len(p))
-		return len(p), Unit{}, false
-	}
-	s.dropDone()
-	for !s.settled || s.passed < min(s.head.Peek, s.limit, s.head.Size) {
-		// The unit's first bytes: in p alone, or gathered in buf.
-		first := p[n:]
-		gathered := s.passed > 0
-		if gathered {
-			first = s.buf
+	s.buf = s.buf[:copy(s.buf, s.buf[s.drop:])]
+	s.drop = 0
+	for {
+		if s.lost {
+			s.passed += int64(len(p) - n)
+			s.buf = s.buf[:0]
+			return len(p), Unit{}, false
 		}
 		if !s.settled {
-			s.look(first, false)
-			if s.lost {
-				s.passed += int64(len(p) - n)
-				s.buf = s.buf[:0]
-				return len(p), Unit{}, false
+			// The unit's first bytes: in p alone, or gathered in buf.
+			first := p[n:]
+			gathered := s.passed > 0
+			if gathered {
+				first = s.buf
 			}
-		}
-		want := s.head.Size
-		if s.head.Type != UnitMore {
-			want = min(s.head.Peek, s.limit, s.head.Size)
-			if want <= int64(len(first)) {
-				s.settled = true
-				if !gathered {
-					take := min(s.head.Size, int64(len(first)))
-					if take < s.head.Size {
-						s.buf = append(s.buf[:0], first[:want]...)
-						first = s.buf
-					}
-					s.passed = take
-					n += int(take)
-					u, done = s.finishUnit(first)
-					return n, u, done
+			if int64(len(first)) >= s.want || s.end {
+				if len(first) == 0 {
+					return n, Unit{}, false
 				}
-				break
+				s.look(first)
+				if s.lost {
+					continue
+				}
+			}
+			if int64(len(first)) < s.want {
+				if !gathered {
+					s.buf = s.buf[:0]
+				}
+				take := int(min(s.want-int64(len(s.buf)), int64(len(p)-n)))
+				if take == 0 {
+					return n, Unit{}, false
+				}
+				s.buf = append(s.buf, p[n:n+take]...)
+				s.passed += int64(take)
+				n += take
+				continue
+			}
+			s.settled = true
+			if !gathered {
+				take := min(s.head.Size, int64(len(first)))
+				s.passed = take
+				n += int(take)
+				if take == s.head.Size {
+					u, done = s.finishUnit(first)
+				} else {
+					s.buf = append(s.buf[:0], first[:s.want]...)
+				}
 			}
 		}
-		if !gathered {
-			s.buf = s.buf[:0]
+		if !done && s.settled {
+			take := max(min(s.head.Size-s.passed, int64(len(p)-n)), 0)
+			s.passed += take
+			n += int(take)
+			u, done = s.finishUnit(s.buf)
 		}
-		take := int(min(want-s.passed, int64(len(p)-n)))
-		if take <= 0 {
+		switch {
+		case s.settled:
 			return n, Unit{}, false
+		case done:
+			return n, u, true
 		}
-		s.buf = append(s.buf, p[n:n+take]...)
-		s.passed += int64(take)
-		n += take
-	}
-	take := max(min(s.head.Size-s.passed, int64(len(p)-n)), 0)
-	s.passed += take
-	n += int(take)
-	u, done = s.finishUnit(s.buf)
-	return n, u, done
-}
-
-// dropDone moves what lies behind the unit given back last to the front of buf.
-func (s *Scanner) dropDone() {
-	if s.ahead > 0 {
-		s.buf = s.buf[:copy(s.buf, s.buf[len(s.buf)-s.ahead:])]
-		s.ahead = 0
+		// Junk: on to what is behind it.
+		s.buf = s.buf[:copy(s.buf, s.buf[s.drop:])]
+		s.drop = 0
 	}
 }
 
 // look asks the decoder what the unit is.
-func (s *Scanner) look(first []byte, end bool) {
-	s.head = s.dec.Head(first, end)
+func (s *Scanner) look(first []byte) {
+	s.head = s.dec.Head(first, s.end)
 	switch s.head.Type {
 	case UnitLost:
 		s.lost = true
 		s.startJunk()
+		return
 	case UnitMore:
 		// A decoder that asks for nothing more would stop the stream.
 		s.head.Size = max(s.head.Size, int64(len(first))+1)
-	default:
-		s.head.Size = max(s.head.Size, 1)
+		s.want = s.head.Size
+		return
 	}
+	s.head.Size = max(s.head.Size, 1)
+	s.want = min(s.head.Peek, s.limit, s.head.Size)
 }
 
 func (s *Scanner) startJunk() {
@@ -202,12 +215,14 @@ func SteppedOver(f Finding, off, n int64) Finding {
 	return f
 }
 
-func (s *Scanner) finishUnit(first []byte) (Unit, bool) {
+// finishUnit moves past the current unit once all of it was consumed, and gives
+// it back unless it is junk. first starts with its first bytes.
+func (s *Scanner) finishUnit(first []byte) (u Unit, done bool) {
 	if !s.settled || s.passed < s.head.Size {
 		return Unit{}, false
 	}
-	u := Unit{Type: s.head.Type, Offset: s.off, Size: s.head.Size, Kind: s.head.Kind}
-	u.Bytes = first[:min(int64(len(first)), u.Size)]
+	u = Unit{Type: s.head.Type, Offset: s.off, Size: s.head.Size, Kind: s.head.Kind}
+	u.Bytes = first[:min(int64(len(first)), s.want)]
 	if u.Type == UnitJunk {
 		s.startJunk()
 		s.junk += u.Size
@@ -217,24 +232,22 @@ func (s *Scanner) finishUnit(first []byte) (Unit, bool) {
 	s.found = s.dec.Observe(u, s.found)
 	s.off += u.Size
 	s.passed -= u.Size
-	s.ahead, s.settled = int(s.passed), false
-	return u, true
+	if s.passed == 0 {
+		s.drop = len(s.buf)
+	} else {
+		s.drop = int(u.Size)
+	}
+	s.settled, s.want = false, 0
+	return u, u.Type != UnitJunk
 }
 
 // Rest says that the input ends here and gives back the next of the units that
 // are known by that alone, because the decoder wanted to look behind them. Call
 // it until done is false, and then Finish.
 func (s *Scanner) Rest() (u Unit, done bool) {
-	if s.lost || s.settled || s.passed == 0 {
-		return Unit{}, false
-	}
-	s.dropDone()
-	s.look(s.buf, true)
-	if s.lost || s.head.Type == UnitMore || s.head.Size > s.passed {
-		return Unit{}, false
-	}
-	s.settled = true
-	return s.finishUnit(s.buf)
+	s.end = true
+	_, u, done = s.Next(nil)
+	return u, done
 }
 
 // Finish says that the input ends here, and gives back whether it ended at a
@@ -255,6 +268,12 @@ func (s *Scanner) Finish() (clean bool) {
 	s.endJunk()
 	if s.passed > 0 {
 		s.found = append(s.found, CutUnit(s.head, s.off, s.passed))
+		return false
+	}
+	if h := s.dec.Head(nil, true); h.Finding != nil {
+		f := *h.Finding
+		f.Offset += s.off
+		s.found = append(s.found, f)
 		return false
 	}
 	return !wasJunk

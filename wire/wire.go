@@ -82,6 +82,10 @@ type Config struct {
 	// Context makes a decoder start in the middle of a connection, at a unit
 	// boundary. Nil starts at the connection's first byte.
 	Context *Context
+	// Unaligned says that the input starts in the middle of a connection and
+	// anywhere in a unit: the decoder looks for the first frame that it can
+	// tell. A protocol in which none can be told is lost at once.
+	Unaligned bool
 }
 
 // MidStream is the context of a reader that starts at a unit boundary in the
@@ -113,6 +117,14 @@ type Decoder interface {
 	// limit is the most bytes that it may hold; what was left out for it is
 	// said by Context.Omitted.
 	Context(limit int) *Context
+}
+
+// Enveloped is a Decoder that can also show what a unit has around its payload,
+// such as a length prefix and a kind byte: they are no part of Fields.
+type Enveloped interface {
+	Decoder
+	// Envelope gives those parts with their places, as far as u.Bytes reaches.
+	Envelope(u Unit) []Field
 }
 
 // UnitType tells what the bytes at a position are.

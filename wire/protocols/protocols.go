@@ -4,6 +4,7 @@ package protocols
 import (
 	"wiretape/wire"
 	"wiretape/wire/aewr"
+	"wiretape/wire/dendro"
 	"wiretape/wire/melin"
 )
 
@@ -11,6 +12,7 @@ import (
 // number first, so that a weak match never hides a sure one.
 func All() wire.Registry {
 	return wire.Registry{
+		dendro.Protocol{},
 		aewr.Protocol,
 		melin.Protocol{},
 	}

@@ -1,0 +1,125 @@
+package dendro
+
+import "wiretape/wire"
+
+// tellingLabels are the labels by which people know a source, the most telling
+// one first.
+var tellingLabels = [...]string{"host", "hostname", "instance", "node", "name", "source"}
+
+// labelOf is the most telling label, "" when there is none.
+func labelOf(labels Map) string {
+	for _, key := range tellingLabels {
+		if v, ok := labels.Get(key); ok && len(v) > 0 {
+			return string(v)
+		}
+	}
+	return ""
+}
+
+func (h *Handshake) label() string {
+	if l := labelOf(h.Labels); l != "" {
+		return l
+	}
+	return string(h.UUID)
+}
+
+// Info is the line of a frame list: name, source, stream, time and a summary,
+// as far as u.Bytes reaches. The time of a Rows frame is that of its first row.
+func (d *Decoder) Info(u wire.Unit) wire.Info {
+	switch u.Type {
+	case wire.UnitPreamble:
+		return wire.Info{Name: "preamble", Summary: Name + " replication, protocol " + wire.Itoa(Version)}
+	case wire.UnitFrame:
+	default:
+		return wire.Info{Name: "junk", Summary: wire.Itoa(u.Size) + " bytes that no frame owns"}
+	}
+	info := wire.Info{Name: KindName(u.Kind)}
+	if info.Name == "" {
+		info.Name = "unknown"
+		info.Summary = "kind " + wire.Itoa(int64(u.Kind))
+		if u.Size <= LenSize {
+			info.Summary = "len 0"
+		}
+		return info
+	}
+	c := begin(u)
+	var ordinal uint32
+	at := func(t int64) { info.HasTime, info.Time = !c.shortOf(frameHead+12), t }
+	switch u.Kind {
+	case KindHandshake:
+		h := c.handshake()
+		ordinal = h.Source
+		info.Label = h.label()
+		info.Summary = "uuid " + uuidText(&h) + mapsText(h.Labels, h.Metadata)
+		if h.Complete {
+			info.Summary += ", complete"
+		}
+	case KindIndex:
+		x := c.index()
+		ordinal = x.Source
+		info.Stream = string(x.Stream)
+		at(x.TS)
+		info.Summary = x.Kind.String() + ", state " + x.State.text()
+	case KindRows:
+		r := c.rows()
+		ordinal = r.Source
+		info.Summary = "seq " + wire.Utoa(r.Seq) + ", " + wire.Itoa(int64(r.Count)) + " rows"
+		if r.Count == 0 {
+			info.Summary += " (keepalive)"
+		}
+		for row := range r.All() {
+			at(row.TS)
+			break
+		}
+	case KindSegment:
+		s := c.segment()
+		ordinal = s.Source
+		info.Stream = string(s.Stream)
+		at(s.FirstTS)
+		info.Summary = wire.Utoa(s.Rows) + " rows, " + wire.Itoa(s.FirstTS) + " to " + wire.Itoa(s.LastTS)
+	case KindClockOffset:
+		o := c.clockOffset()
+		ordinal = o.Source
+		at(o.TS)
+		info.Summary = "offset " + wire.Itoa(o.OffsetNs) + " ns"
+	case KindSourceUpdate:
+		s := c.sourceUpdate()
+		ordinal = s.Source
+		at(s.TS)
+		info.Label = labelOf(s.Labels)
+		info.Summary = "replaces" + mapsText(s.Labels, s.Metadata)[1:]
+	}
+	if c.fault != nil {
+		info.Summary = "malformed: " + c.fault.Error()
+	}
+	if c.shortOf(frameHead + 4) {
+		return info
+	}
+	info.HasSource, info.Source = true, uint64(ordinal)
+	if info.Label == "" {
+		if s := d.sources[ordinal]; s != nil {
+			info.Label = s.label
+		}
+	}
+	if info.Label == "" {
+		info.Label = "#" + wire.Itoa(int64(ordinal))
+	}
+	return info
+}
+
+// shortOf says that the frame's first n bytes are not all there.
+func (c *cursor) shortOf(n int) bool { return len(c.b) < n }
+
+func uuidText(h *Handshake) string {
+	switch {
+	case !h.HasUUID:
+		return "absent"
+	case len(h.UUID) == 0:
+		return "empty"
+	}
+	return string(h.UUID)
+}
+
+func mapsText(labels, metadata Map) string {
+	return ", " + wire.Itoa(int64(labels.Len())) + " labels, " + wire.Itoa(int64(metadata.Len())) + " metadata"
+}
