@@ -369,7 +369,7 @@ func (p *Payload) ResultRows() (rows int, ok bool) {
 	case PayloadKeyOffsets, PayloadMaterialized:
 		return p.Records, true
 	case PayloadAggregates:
-		return 1, true
+		return min(p.Records, 1), true
 	case PayloadGroups:
 		for i := range p.Records {
 			if p.u64(i*GroupSlotSize+8) != 0 {

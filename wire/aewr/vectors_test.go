@@ -325,6 +325,7 @@ func vectorFiles() map[string][]vector {
 			case 0x15:
 				p := aewrgen.Aggregates([]aewrgen.Cell{{Value: -5, Valid: true}, {}})
 				lengths(p, `"accumulators":[{"value":-5,"valid":1},{"value":0,"valid":0}]`, less(p), more(p, 1), more(p, 8))
+				lengths(nil, `"accumulators":[]`)
 			case 0x16:
 				rows := [][]aewrgen.Cell{{{Value: 10, Valid: true}, {Value: -1}}, {{Value: 11}, {Value: 12, Valid: true}}, {{Value: 13, Valid: true}, {Value: 14, Valid: true}}}
 				json := `"slot_count":2,"row_count":3,"values":[[10,11,13],[-1,12,14]],"validity":[[true,false,true],[false,true,true]]`
