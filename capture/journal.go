@@ -211,6 +211,9 @@ func (r *lineReader) next() ([]byte, error) {
 	}
 }
 
+// Stamp fills in an entry's times, for [Append].
+func Stamp(e Entry, at Instant) Entry { return e.stamp(at) }
+
 // stamp fills in an entry's times.
 func (e Entry) stamp(at Instant) Entry {
 	e.Time = time.Unix(0, at.Wall).UTC().Format(time.RFC3339Nano)

@@ -37,7 +37,8 @@ const (
 	extOpening    = ".json.partial"
 	extIndex      = ".idx"
 	extSums       = ".sha256"
-	// extTemporary ends the name of a side file that is being written.
+	// extTemporary ends the name of a side file that is being written, and of
+	// any file that is being shipped.
 	extTemporary = ".new"
 )
 
@@ -61,7 +62,8 @@ const (
 	FormIndex
 	// FormSums: SHA-256 sums for coreutils.
 	FormSums
-	// FormTemporary: a side file that was being written.
+	// FormTemporary: a side file that was being written, or any file that was
+	// being shipped.
 	FormTemporary
 	// FormJournal and FormLock: the directory's own.
 	FormJournal
@@ -110,7 +112,8 @@ func ParseName(base string) Name {
 		n.Form = FormIndex
 	case extSums:
 		n.Form = FormSums
-	case extSidecar + extTemporary, extSums + extTemporary, extOpening + extTemporary, extIndex + extTemporary:
+	case extSidecar + extTemporary, extSums + extTemporary, extOpening + extTemporary, extIndex + extTemporary,
+		extBytes + extTemporary, extCompressed + extTemporary:
 		n.Form = FormTemporary
 	default:
 		return Name{}

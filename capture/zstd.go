@@ -25,6 +25,9 @@ func zstdReader(src io.Reader) (io.ReadCloser, error) {
 	return d.IOReadCloser(), nil
 }
 
+// Decompress reads the bytes of a compressed file with bounded memory.
+func Decompress(src io.Reader) (io.ReadCloser, error) { return zstdReader(src) }
+
 // seekTable reads the table at the end of seekable zstd; ok is false for other
 // zstd. What it says is a claim.
 func seekTable(src io.ReaderAt, size int64) (t seekable.SeekTable, ok bool) {

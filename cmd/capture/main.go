@@ -20,6 +20,7 @@ reader. What is said to be safe survives kill -9 and a power loss.`,
 		Commands: []*cli.Command{
 			recordCommand(),
 			relayCommand(),
+			shipCommand(),
 		},
 	}
 }

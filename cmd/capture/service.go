@@ -151,6 +151,16 @@ func (s *screen) status(line string) {
 	s.line = line
 }
 
+// quietLogger is for a verb that reports at its end: without verbose it says
+// what went wrong only.
+func (s *service) quietLogger(w io.Writer) *slog.Logger {
+	level := slog.LevelWarn
+	if s.verbose {
+		level = slog.LevelInfo
+	}
+	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: level}))
+}
+
 // logger writes structured lines. Text from outside is escaped by its handlers.
 func (s *service) logger(w io.Writer) *slog.Logger {
 	o := &slog.HandlerOptions{Level: slog.LevelInfo}

@@ -1,0 +1,196 @@
+package ship
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"wiretape/capture"
+	"wiretape/internal/vfs"
+	"wiretape/wire"
+)
+
+// Dest is where files go: names, each with bytes that are there whole or not at
+// all. A folder is one ([Folder]); a bucket can be another.
+type Dest interface {
+	// Lock keeps other shippers out until it is closed.
+	Lock(ctx context.Context) (io.Closer, error)
+	// Open reads a file; fs.ErrNotExist when there is none.
+	Open(ctx context.Context, name string) (io.ReadCloser, error)
+	// Put writes a file that must not be there yet: fs.ErrExist. write fills
+	// it, and check then reads back what has arrived: when it gives an error
+	// there is no file. When Put gives nil the file survives a power loss.
+	Put(ctx context.Context, name string, write func(io.Writer) error, check func(io.Reader) error) error
+	// String names it in the journal and in reports, without secrets.
+	String() string
+}
+
+// Folder is a directory as a destination, such as a mount or a disk that
+// travels.
+type Folder struct {
+	fs   vfs.FS
+	path string
+}
+
+// NewFolder takes a directory, which must exist: a mount that is not there must
+// not become a folder on the disk below it.
+func NewFolder(fsys vfs.FS, path string) (*Folder, error) {
+	if fsys == nil {
+		fsys = vfs.OS
+	}
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return nil, err
+	}
+	st, err := fsys.Stat(abs)
+	if err != nil {
+		return nil, fmt.Errorf("the destination: %w", err)
+	}
+	if !st.Dir {
+		return nil, fmt.Errorf("the destination %s is no directory", wire.SafeText(abs, 0))
+	}
+	return &Folder{fsys, abs}, nil
+}
+
+func (d *Folder) String() string { return d.path }
+
+// Lock takes the directory as a recorder would, so that nobody records into it
+// meanwhile either.
+func (d *Folder) Lock(ctx context.Context) (io.Closer, error) {
+	name := filepath.Join(d.path, capture.LockName)
+	host, _ := os.Hostname()
+	note := fmt.Sprintf("shipping process %d on %s\n", os.Getpid(), host)
+	c, err := d.fs.Lock(name, []byte(note))
+	if errors.Is(err, vfs.ErrLocked) {
+		const maxHolder = 1 << 10
+		holder, _ := vfs.ReadFile(d.fs, name, maxHolder)
+		for len(holder) > 0 && holder[len(holder)-1] == '\n' {
+			holder = holder[:len(holder)-1]
+		}
+		return nil, &capture.LockedError{Dir: d.path, Holder: string(holder)}
+	}
+	return c, err
+}
+
+// Open reads a file of the folder.
+func (d *Folder) Open(_ context.Context, name string) (io.ReadCloser, error) {
+	f, err := d.fs.Open(filepath.Join(d.path, name))
+	if err != nil {
+		return nil, err
+	}
+	size, err := f.Size()
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return readCloser{io.NewSectionReader(f, 0, size), f}, nil
+}
+
+type readCloser struct {
+	io.Reader
+	io.Closer
+}
+
+// temporary ends a name while its bytes are written; readers of captures know
+// it and leave it alone.
+const temporary = ".new"
+
+// Put writes under a temporary name, syncs, reads back from the disk, and
+// renames. What an earlier try left under the temporary name is written anew:
+// the lock says that nobody is at it.
+func (d *Folder) Put(ctx context.Context, name string, write func(io.Writer) error, check func(io.Reader) error) (err error) {
+	final := filepath.Join(d.path, name)
+	if _, err := d.fs.Stat(final); !errors.Is(err, fs.ErrNotExist) {
+		if err == nil {
+			err = &fs.PathError{Op: "create", Path: final, Err: fs.ErrExist}
+		}
+		return err
+	}
+	tmp := final + temporary
+	if err := d.fs.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	f, err := d.fs.Create(tmp)
+	if err != nil {
+		return err
+	}
+	w := &appender{ctx: ctx, f: f}
+	err = write(w)
+	if err == nil {
+		err = f.Sync()
+	}
+	dropCache(f)
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if err == nil {
+		err = d.readBack(tmp, w.off, check)
+	}
+	if err == nil {
+		err = d.rename(tmp, final)
+	}
+	if err != nil {
+		// What can't be removed is under a temporary name, and the next try
+		// removes it.
+		return errors.Join(err, ignoreMissing(d.fs.Remove(tmp)))
+	}
+	return d.fs.SyncDir(d.path)
+}
+
+func ignoreMissing(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+func (d *Folder) readBack(name string, size int64, check func(io.Reader) error) error {
+	f, err := d.fs.Open(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	n, err := f.Size()
+	if err != nil {
+		return err
+	}
+	if n != size {
+		return fmt.Errorf("%s has %d bytes of the %d written", wire.SafeText(name, 0), n, size)
+	}
+	return check(io.NewSectionReader(f, 0, n))
+}
+
+// rename gives the final name. File systems of disks that travel may know no
+// exclusive rename; there the lock and the look before are what keeps a file
+// from being replaced.
+func (d *Folder) rename(tmp, final string) error {
+	err := d.fs.Rename(tmp, final)
+	if errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.ENOTSUP) || errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOSYS) {
+		return d.fs.Replace(tmp, final)
+	}
+	return err
+}
+
+// appender writes one piece behind the other.
+type appender struct {
+	ctx context.Context
+	f   vfs.File
+	off int64
+}
+
+func (a *appender) Write(p []byte) (int, error) {
+	if err := a.ctx.Err(); err != nil {
+		return 0, err
+	}
+	n, err := a.f.WriteAt(p, a.off)
+	a.off += int64(n)
+	if err == nil && n < len(p) {
+		err = io.ErrShortWrite
+	}
+	return n, err
+}

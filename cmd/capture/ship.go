@@ -1,0 +1,141 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"wiretape/capture"
+	"wiretape/capture/record"
+	"wiretape/capture/ship"
+	"wiretape/cmd/internal/cli"
+	"wiretape/wire"
+)
+
+func shipCommand() *cli.Command {
+	return &cli.Command{
+		Name: "ship", Args: "DIR DEST",
+		Short: "copy sealed files to another place, proved by reading back",
+		Long: `Copies the sealed files of the capture directory DIR, with what lies beside them, to
+the directory DEST: a mount, or a disk that travels. DEST must exist. What was
+shipped is noted in DIR's journal, and retention goes by that. It can be broken
+off and started again at any time; nothing at DEST is ever replaced.
+
+At the far end sha256sum -c proves the set, and verify, replay and the viewer
+read it as it is, compressed or not.`,
+		Examples: `# what is there now
+capture ship /var/lib/wiretape /mnt/far/site-a
+# go on as files are sealed, compressed
+capture ship /var/lib/wiretape /mnt/far/site-a --watch --zstd
+# at the far end
+cd /mnt/far/site-a && sha256sum --quiet -c *.sha256`,
+		Setup: setupShip,
+	}
+}
+
+func setupShip(fs *pflag.FlagSet) func(*cli.Run) error {
+	var (
+		watch, zstd, recheck, jsonOut, verbose bool
+		poll                                   time.Duration
+	)
+	fs.BoolVar(&watch, "watch", false, "go on as files are sealed, until a signal")
+	fs.DurationVar(&poll, "poll", ship.DefaultPoll, "how often a watch looks by itself")
+	fs.BoolVar(&zstd, "zstd", false, "compress, so that a reader can still seek")
+	fs.BoolVar(&recheck, "recheck", false, "read what was shipped before at the destination, and ship what is missing again")
+	fs.BoolVar(&jsonOut, "json", false, "the report as JSON")
+	fs.BoolVarP(&verbose, "verbose", "v", false, "log every file")
+	return func(run *cli.Run) error {
+		if len(run.Args) != 2 {
+			return cli.Usagef("name the capture directory and the destination")
+		}
+		if watch && recheck {
+			return cli.Usagef("--recheck is for one pass, not for a watch")
+		}
+		sv := service{verbose: verbose || watch, logFormat: cli.Word{Value: "text"}}
+		log := sv.quietLogger(run.Stderr)
+		dest, err := ship.NewFolder(nil, run.Args[1])
+		if errors.Is(err, os.ErrNotExist) {
+			return &cli.HintError{Err: err, Hint: "the destination is not made: is it mounted? mkdir makes a folder"}
+		}
+		if err != nil {
+			return err
+		}
+		bar := &cli.Bar{}
+		if !watch {
+			bar = cli.NewBar(run.Stderr, "shipping", 0)
+		}
+		s, err := ship.New(run.Args[0], dest, ship.Options{Zstd: zstd, Recheck: recheck, Progress: bar.Set, Log: log})
+		if err != nil {
+			return err
+		}
+		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+		defer stop()
+		// A second signal ends the process at once.
+		context.AfterFunc(ctx, stop)
+		rep := &ship.Report{Dest: dest.String(), Verdict: record.VerdictClean, Errors: []string{}}
+		note := newNotifier()
+		note.tell("READY=1")
+		if watch {
+			err = s.Watch(ctx, poll, rep)
+		} else {
+			err = s.Pass(ctx, rep)
+		}
+		note.tell("STOPPING=1")
+		bar.Done()
+		if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+			err = errors.New("broken off; another run takes it up")
+		}
+		if len(rep.Findings) > 0 {
+			rep.Verdict = record.VerdictFindings
+		}
+		if err != nil {
+			rep.Verdict = record.VerdictFailed
+			rep.Errors = append(rep.Errors, err.Error())
+		}
+		if werr := writeShipReport(run.Stdout, rep, jsonOut); werr != nil && err == nil {
+			err = werr
+		}
+		var locked *capture.LockedError
+		switch {
+		case errors.As(err, &locked):
+			return &cli.HintError{Err: err, Hint: "another shipper, or a recorder, has the destination"}
+		case err != nil:
+			return err
+		case len(rep.Findings) > 0:
+			return &cli.ExitError{Code: cli.Findings}
+		}
+		return nil
+	}
+}
+
+func writeShipReport(w io.Writer, rep *ship.Report, asJSON bool) error {
+	if asJSON {
+		found := make([]json.RawMessage, 0, len(rep.Findings))
+		for i := range rep.Findings {
+			found = append(found, rep.Findings[i].AppendJSON(nil))
+		}
+		b, err := json.Marshal(struct {
+			*ship.Report
+			Findings []json.RawMessage `json:"findings"`
+		}{rep, found})
+		if err != nil {
+			return err
+		}
+		_, err = w.Write(append(b, '\n'))
+		return err
+	}
+	_, err := fmt.Fprintf(w, "%s: shipped %d files, %d bytes (%d stored), to %s; %d were there before, %d are still being written\n",
+		rep.Verdict, rep.Shipped, rep.Bytes, rep.Stored, wire.SafeText(rep.Dest, 0), rep.Already, rep.Unfinished)
+	for _, f := range rep.Findings {
+		fmt.Fprintf(w, "%s %s: %s\n", f.Kind, f.File, wire.SafeText(f.Message, 0))
+	}
+	return err
+}
