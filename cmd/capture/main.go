@@ -21,6 +21,10 @@ reader. What is said to be safe survives kill -9 and a power loss.`,
 			recordCommand(),
 			relayCommand(),
 			shipCommand(),
+			verifyCommand(),
+			infoCommand(),
+			recoverCommand(),
+			pruneCommand(),
 		},
 	}
 }

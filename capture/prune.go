@@ -1,0 +1,295 @@
+package capture
+
+import (
+	"errors"
+	"io/fs"
+	"path/filepath"
+	"sort"
+	"time"
+
+	"wiretape/capture/sidecar"
+	"wiretape/internal/vfs"
+)
+
+// Retention is how much of a directory is kept. Zero values are no limit. Only
+// sealed files are ever deleted, whole and with their side files, the one that
+// was sealed first before all others.
+type Retention struct {
+	// KeepBytes is the most bytes that the directory's files may take on disk.
+	KeepBytes int64
+	// KeepAge is how long after its last byte came a file is kept.
+	KeepAge time.Duration
+	// KeepFiles is how many sealed files are kept.
+	KeepFiles int
+	// MinFree is how many bytes of the disk are to be free.
+	MinFree int64
+	// Unshipped lets files go that the journal does not prove to have been
+	// shipped.
+	Unshipped bool
+	// DryRun only tells.
+	DryRun bool
+}
+
+// Any says that there is a limit.
+func (r Retention) Any() bool {
+	return r.KeepBytes > 0 || r.KeepAge > 0 || r.KeepFiles > 0 || r.MinFree > 0
+}
+
+// PruneReport is what a prune did.
+type PruneReport struct {
+	Deleted []Pruned `json:"deleted"`
+	// FreedBytes on disk.
+	FreedBytes int64 `json:"freed_bytes"`
+	// Held is how many files had to go and stayed because they were not
+	// shipped, and HeldBytes what they take.
+	Held      int   `json:"held_files"`
+	HeldBytes int64 `json:"held_bytes"`
+	// KeptFiles and KeptBytes are what is left; FreeBytes of the disk, -1 when
+	// it was not asked for.
+	KeptFiles int   `json:"kept_files"`
+	KeptBytes int64 `json:"kept_bytes"`
+	FreeBytes int64 `json:"free_bytes"`
+	// Met says that all limits hold now.
+	Met bool `json:"met"`
+}
+
+// Pruned is a deleted file.
+type Pruned struct {
+	File string `json:"file"`
+	// Bytes on disk, side files included.
+	Bytes int64 `json:"bytes"`
+	// Reason is the limit: "bytes", "age", "files" or "free".
+	Reason  string `json:"reason"`
+	Shipped bool   `json:"shipped"`
+}
+
+// Prune deletes from the directory what the limits ask for.
+func (d *Dir) Prune(r Retention) (*PruneReport, error) {
+	return Prune(d.path, r, d.opt)
+}
+
+// Prune deletes sealed files of a directory, which a recorder may be writing
+// into meanwhile: that never touches again what it sealed.
+func Prune(dir string, r Retention, opt Options) (*PruneReport, error) {
+	opt = opt.filled()
+	p := &pruning{dir: dir, opt: opt, r: r, rep: &PruneReport{Deleted: []Pruned{}, FreeBytes: -1}}
+	if err := p.look(); err != nil {
+		return nil, err
+	}
+	err := p.choose()
+	if err == nil && !r.DryRun {
+		err = p.remove()
+	}
+	return p.rep, err
+}
+
+type pruning struct {
+	dir string
+	opt Options
+	r   Retention
+	rep *PruneReport
+
+	sealed []*prunable
+	total  int64 // bytes on disk of all files of the directory
+	gone   []*prunable
+	orphan []string // side files of files that were pruned before
+}
+
+// prunable is a sealed file with what lies beside it.
+type prunable struct {
+	stem    string
+	names   []string // the bytes first
+	bytes   int64
+	order   int // of sealing, 0 when the journal does not know it
+	shipped bool
+	// last is when its last byte came, 0 when not known.
+	last   int64
+	sha    string
+	reason string
+}
+
+// look gathers files, the order in which they were sealed, and what was shipped.
+func (p *pruning) look() error {
+	fsys := p.opt.FS
+	names, err := fsys.List(p.dir)
+	if err != nil {
+		return &FileError{"list", p.dir, 0, err}
+	}
+	files := map[string]*prunable{}
+	partial := map[string]bool{}
+	for _, n := range names {
+		pn := ParseName(n)
+		if pn.Form == FormForeign || pn.Form == FormLock {
+			continue
+		}
+		st, err := fsys.Stat(filepath.Join(p.dir, n))
+		if errors.Is(err, fs.ErrNotExist) {
+			// Renamed since the list, by the recorder.
+			continue
+		}
+		if err != nil {
+			return &FileError{"stat", filepath.Join(p.dir, n), 0, err}
+		}
+		p.total += st.Size
+		if pn.Form == FormJournal {
+			continue
+		}
+		s := stem(pn.Connection, pn.Number)
+		f := files[s]
+		if f == nil {
+			f = &prunable{stem: s}
+			files[s] = f
+		}
+		f.bytes += st.Size
+		switch pn.Form {
+		case FormBytes, FormCompressed:
+			f.names = append([]string{n}, f.names...)
+			f.last = max(f.last, st.ModTime.UnixNano())
+		case FormPartial:
+			partial[s] = true
+		case FormSidecar, FormIndex, FormSums:
+			f.names = append(f.names, n)
+		}
+	}
+	pruned := map[string]bool{}
+	order := 0
+	shipped := map[string]string{}
+	skipped := 0
+	err = eachEntry(fsys, p.dir, func(e Entry) {
+		n := ParseName(e.File)
+		s := stem(n.Connection, n.Number)
+		switch e.Event {
+		case EventSeal, EventRecover:
+			order++
+			if f := files[s]; f != nil {
+				f.order = order
+			}
+		case EventShip:
+			shipped[s] = e.SHA256
+		case EventPrune:
+			pruned[s] = true
+		}
+	}, &skipped)
+	if err != nil {
+		return err
+	}
+	for s, f := range files {
+		if partial[s] {
+			continue
+		}
+		if form := ParseName(f.names0()).Form; form != FormBytes && form != FormCompressed {
+			if pruned[s] {
+				p.orphan = append(p.orphan, f.names...)
+			}
+			continue
+		}
+		b, err := vfs.ReadFile(fsys, filepath.Join(p.dir, s+extSidecar), sidecar.MaxSize)
+		if err == nil {
+			if sc, err := sidecar.Parse(b); err == nil {
+				f.sha = sc.SHA256
+				if sc.LastArrival != nil {
+					f.last = sc.LastArrival.Wall
+				}
+			}
+		}
+		// Shipped is only what has the very hash that was read back there.
+		f.shipped = f.sha != "" && shipped[s] == f.sha
+		p.sealed = append(p.sealed, f)
+	}
+	// What the journal does not know is older than what it does.
+	sort.Slice(p.sealed, func(i, j int) bool {
+		a, b := p.sealed[i], p.sealed[j]
+		if a.order != b.order {
+			return a.order < b.order
+		}
+		return a.stem < b.stem
+	})
+	sort.Strings(p.orphan)
+	return nil
+}
+
+func (f *prunable) names0() string {
+	if len(f.names) == 0 {
+		return ""
+	}
+	return f.names[0]
+}
+
+// choose decides what has to go, the first sealed before all others.
+func (p *pruning) choose() error {
+	total, files := p.total, len(p.sealed)
+	free := int64(-1)
+	if p.r.MinFree > 0 {
+		var err error
+		if free, err = p.opt.FS.Free(p.dir); err != nil {
+			return &FileError{"free space of", p.dir, 0, err}
+		}
+	}
+	now := p.opt.Clock.Now().Wall
+	for _, f := range p.sealed {
+		switch {
+		case p.r.MinFree > 0 && free < p.r.MinFree:
+			f.reason = "free"
+		case p.r.KeepBytes > 0 && total > p.r.KeepBytes:
+			f.reason = "bytes"
+		case p.r.KeepFiles > 0 && files > p.r.KeepFiles:
+			f.reason = "files"
+		case p.r.KeepAge > 0 && f.last != 0 && now-f.last > int64(p.r.KeepAge):
+			f.reason = "age"
+		default:
+			continue
+		}
+		if !f.shipped && !p.r.Unshipped {
+			p.rep.Held++
+			p.rep.HeldBytes += f.bytes
+			continue
+		}
+		total -= f.bytes
+		files--
+		if free >= 0 {
+			free += f.bytes
+		}
+		p.gone = append(p.gone, f)
+		p.rep.Deleted = append(p.rep.Deleted, Pruned{f.names[0], f.bytes, f.reason, f.shipped})
+		p.rep.FreedBytes += f.bytes
+	}
+	p.rep.KeptFiles, p.rep.KeptBytes, p.rep.FreeBytes = files, total, free
+	p.rep.Met = p.rep.Held == 0 && (p.r.KeepBytes == 0 || total <= p.r.KeepBytes) &&
+		(p.r.KeepFiles == 0 || files <= p.r.KeepFiles) && (p.r.MinFree == 0 || free >= p.r.MinFree)
+	return nil
+}
+
+// remove writes down what goes, and then lets it go: the bytes first, so that
+// what is left of a prune that was killed says what is missing.
+func (p *pruning) remove() error {
+	if len(p.gone) == 0 && len(p.orphan) == 0 {
+		return nil
+	}
+	var entries []Entry
+	for _, f := range p.gone {
+		n := ParseName(f.names[0])
+		e := Entry{Event: EventPrune, Connection: n.Connection, File: f.names[0], Bytes: f.bytes, SHA256: f.sha, Reason: f.reason}
+		if !f.shipped {
+			e.Detail = "it was not shipped"
+		}
+		entries = append(entries, e.stamp(p.opt.Clock.Now()))
+	}
+	if len(entries) > 0 {
+		if err := Append(p.opt.FS, p.dir, true, entries...); err != nil {
+			return err
+		}
+	}
+	names := p.orphan
+	for _, f := range p.gone {
+		names = append(names, f.names...)
+	}
+	for _, n := range names {
+		if err := removeQuietly(p.opt.FS, filepath.Join(p.dir, n)); err != nil {
+			return &FileError{"remove", filepath.Join(p.dir, n), 0, err}
+		}
+	}
+	if err := p.opt.FS.SyncDir(p.dir); err != nil {
+		return &FileError{"sync", p.dir, 0, err}
+	}
+	return nil
+}

@@ -1,0 +1,96 @@
+package capture
+
+import (
+	"encoding/json"
+
+	"wiretape/wire"
+)
+
+// The reports as JSON (docs/capture-format.md, Reports): findings are objects
+// as wire.Finding.AppendJSON writes them.
+
+func findingsJSON(fs []wire.Finding) []json.RawMessage {
+	out := make([]json.RawMessage, 0, len(fs))
+	for i := range fs {
+		out = append(out, fs[i].AppendJSON(nil))
+	}
+	return out
+}
+
+// verdictOf is the word for an exit code of 0 or 3.
+func verdictOf(findings int) string {
+	if findings == 0 {
+		return "clean"
+	}
+	return "findings"
+}
+
+// MarshalJSON gives the report with its verdict, "clean" or "findings".
+func (r *VerifyReport) MarshalJSON() ([]byte, error) {
+	type plain VerifyReport
+	return json.Marshal(struct {
+		Verdict string `json:"verdict"`
+		*plain
+		Findings []json.RawMessage `json:"findings"`
+	}{verdictOf(len(r.Findings)), (*plain)(r), findingsJSON(r.Findings)})
+}
+
+// AllFindings are those of the inputs and of all connections.
+func (i *Info) AllFindings() []wire.Finding {
+	out := append([]wire.Finding(nil), i.Findings...)
+	for k := range i.Connections {
+		out = append(out, i.Connections[k].Findings...)
+	}
+	return out
+}
+
+// MarshalJSON gives the report with its verdict and all findings.
+func (i *Info) MarshalJSON() ([]byte, error) {
+	type plain Info
+	all := i.AllFindings()
+	return json.Marshal(struct {
+		Verdict string `json:"verdict"`
+		*plain
+		Findings []json.RawMessage `json:"findings"`
+	}{verdictOf(len(all)), (*plain)(i), findingsJSON(all)})
+}
+
+// RecoverReport is what Recover did, as JSON: {"recovered": […]}.
+type RecoverReport []Recovered
+
+// MarshalJSON gives the report.
+func (r RecoverReport) MarshalJSON() ([]byte, error) {
+	type line struct {
+		File       string `json:"file"`
+		Connection string `json:"connection"`
+		Start      int64  `json:"start"`
+		Kept       int64  `json:"kept"`
+		Whole      int64  `json:"whole"`
+		Tail       string `json:"tail"`
+		Rebuilt    bool   `json:"sidecar_rebuilt"`
+	}
+	out := make([]line, 0, len(r))
+	for _, x := range r {
+		out = append(out, line{x.File, x.Connection, x.Start, x.Kept, x.Whole, x.Tail, x.Rebuilt})
+	}
+	return json.Marshal(map[string]any{"recovered": out})
+}
+
+// String says it in one line.
+func (r Recovered) String() string {
+	s := r.File + ": kept " + wire.Itoa(r.Kept) + " bytes"
+	if r.Rebuilt {
+		s = r.File + ": the sidecar was made anew"
+	}
+	switch r.Tail {
+	case "":
+		return s + ", all of them whole frames"
+	case wire.KindZeroTail:
+		s += ", zero-filled tail"
+	case wire.KindCut:
+		s += ", a frame that is cut"
+	case wire.KindLost:
+		s += ", bytes without frames"
+	}
+	return s + " from " + wire.Itoa(r.Start+r.Whole) + ", " + wire.Itoa(r.Kept-r.Whole) + " bytes"
+}

@@ -1,0 +1,451 @@
+package capture
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"strings"
+
+	"wiretape/capture/sidecar"
+	"wiretape/internal/vfs"
+	"wiretape/wire"
+)
+
+// VerifyReport is what Verify found.
+type VerifyReport struct {
+	Connections int   `json:"connections"`
+	Files       int   `json:"files"`
+	Bytes       int64 `json:"bytes"`
+	// Proven is how many bytes have the SHA-256 that was recorded with them.
+	Proven   int64          `json:"proven_bytes"`
+	Frames   int64          `json:"frames"`
+	Findings []wire.Finding `json:"-"`
+	// Unproven is what can't be told from these inputs, and why.
+	Unproven []Unproven `json:"unproven"`
+}
+
+// Unproven is one thing that verifying can't tell.
+type Unproven struct {
+	Connection string `json:"connection"`
+	// File is "" where the whole connection is meant.
+	File string `json:"file"`
+	What string `json:"what"`
+}
+
+// VerifyOptions are how Verify goes about it.
+type VerifyOptions struct {
+	Input InputOptions
+	// First stops at the first finding.
+	First bool
+	// Progress, if set, is told how many bytes were read.
+	Progress func(n int64)
+}
+
+// errFirst stops verifying at the first finding.
+var errFirst = errors.New("stopped at the first finding")
+
+// Verify reads all of the inputs and holds bytes, sidecars, sums, chains,
+// indexes and frames against each other. It reports everything; an error means
+// that it could not look.
+func Verify(paths []string, opt VerifyOptions) (*VerifyReport, error) {
+	set, err := OpenInputs(paths, opt.Input)
+	var refused *NoPlaceError
+	if err != nil && !errors.As(err, &refused) {
+		return nil, err
+	}
+	v := &verifier{opt: opt, rep: &VerifyReport{Unproven: []Unproven{}}}
+	if err != nil {
+		v.rep.Findings = []wire.Finding{{Kind: KindNoPlace, Connection: refused.Connection, File: refused.File, Message: refused.Error()}}
+		return v.rep, nil
+	}
+	err = v.report(set.Findings...)
+	for _, c := range set.Connections {
+		if err != nil {
+			break
+		}
+		v.rep.Connections++
+		err = v.connection(c)
+	}
+	if err != nil && err != errFirst {
+		return v.rep, err
+	}
+	return v.rep, nil
+}
+
+type verifier struct {
+	opt VerifyOptions
+	rep *VerifyReport
+}
+
+func (v *verifier) report(fs ...wire.Finding) error {
+	for _, f := range fs {
+		v.rep.Findings = append(v.rep.Findings, f)
+		if v.opt.First {
+			return errFirst
+		}
+	}
+	return nil
+}
+
+func (v *verifier) unproven(c *Connection, file, what string) {
+	v.rep.Unproven = append(v.rep.Unproven, Unproven{c.ID, file, what})
+}
+
+func (v *verifier) connection(c *Connection) error {
+	if err := v.report(c.Findings...); err != nil {
+		return err
+	}
+	switch {
+	case c.Raw:
+		v.unproven(c, "", "a stream file without sidecars: whether the bytes are those that were sent, and all of them")
+	case c.Protocol == ProtocolRaw:
+		v.unproven(c, "", "the protocol is not known: where its frames begin and end")
+	}
+	if !c.Raw && c.Transport == nil && c.Refused == nil {
+		v.unproven(c, "", "no file here says how the connection ended: whether something came behind them")
+	}
+	if len(c.Files) > 0 && c.Files[0].Number != 1 && !c.Raw {
+		v.unproven(c, c.Files[0].Name, "the files before this one are not here: the chain of hashes is only followed from it on")
+	}
+	for _, r := range c.Runs() {
+		if err := v.run(c, r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// run reads a run once: the framing goes on from file to file, and where it was
+// lost it starts anew with the next file's context.
+func (v *verifier) run(c *Connection, r *Run) error {
+	var fr *framing
+	for i, f := range r.Files {
+		v.rep.Files++
+		carried := fr != nil && fr.framed() && fr.atBoundary()
+		if !carried {
+			ctx := c.contextOf(f)
+			if i == 0 {
+				ctx = r.Context
+			}
+			var err error
+			if fr, err = newFraming(c.opt.Registry, c.Protocol, c.Direction, f.Start, ctx); err != nil {
+				if err := v.report(v.at(c, f, KindSidecarStale, f.Start, 0, "the context of "+f.Name+" can't be used: "+wire.SafeText(err.Error(), 300))); err != nil {
+					return err
+				}
+			}
+		} else if err := v.context(c, f, fr); err != nil {
+			return err
+		}
+		if i > 0 {
+			if err := v.chain(c, r.Files[i-1], f); err != nil {
+				return err
+			}
+		}
+		if err := v.file(c, f, fr, i == len(r.Files)-1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (v *verifier) at(c *Connection, f *File, kind string, off, n int64, msg string) wire.Finding {
+	return wire.Finding{Kind: kind, Connection: c.ID, File: f.Name, Offset: off, Length: n, Message: msg}
+}
+
+// context holds what a sidecar says is in force at its file's first byte
+// against what the files before really led to.
+func (v *verifier) context(c *Connection, f *File, fr *framing) error {
+	if f.Sidecar == nil || f.Sidecar.Context == nil || len(f.Sidecar.Context.Omitted) > 0 || f.Start == 0 {
+		return nil
+	}
+	want := fr.context(sidecar.DefaultContextLimit)
+	if want != nil && len(want.Omitted) > 0 {
+		return nil
+	}
+	a, err1 := json.Marshal(sidecar.ContextOf(want))
+	b, err2 := json.Marshal(f.Sidecar.Context)
+	if err1 != nil || err2 != nil || bytes.Equal(a, b) {
+		return errors.Join(err1, err2)
+	}
+	return v.report(v.at(c, f, KindSidecarStale, f.Start, 0,
+		"the context in the sidecar of "+f.Name+" is not what the files before it lead to"))
+}
+
+func (v *verifier) chain(c *Connection, before, f *File) error {
+	if before.Sidecar == nil || before.Sidecar.Open || f.Sidecar == nil || f.Sidecar.PreviousSHA256 == "" {
+		return nil
+	}
+	if f.Sidecar.PreviousSHA256 == before.Sidecar.SHA256 {
+		return nil
+	}
+	x := v.at(c, f, KindChainBroken, f.Start, 0, "the sidecar of "+f.Name+" was written behind another file than "+before.Name)
+	x.Want, x.Got = wire.SafeText(f.Sidecar.PreviousSHA256, 64), wire.SafeText(before.Sidecar.SHA256, 64)
+	return v.report(x)
+}
+
+// file reads one file and holds everything beside it against its bytes.
+func (v *verifier) file(c *Connection, f *File, fr *framing, last bool) error {
+	s := f.Sidecar
+	sealed := s != nil && !s.Open
+	switch {
+	case c.Raw:
+	case !f.Sealed:
+		if err := v.report(v.at(c, f, KindUnsealed, f.Start, f.Length, f.Name+" is not sealed: a recorder is writing it, or did not live to (capture recover)")); err != nil {
+			return err
+		}
+		v.unproven(c, f.Name, "the file is not sealed: it has no hash yet")
+	case s == nil:
+		v.unproven(c, f.Name, "no sidecar that can be used: whether the bytes are those that were recorded")
+	case s.Recovery != nil:
+		if err := v.recovered(c, f); err != nil {
+			return err
+		}
+	}
+	all, cut, ierr := f.Arrivals()
+	if c.Raw {
+		all, ierr = nil, nil
+	}
+	prove := newProver(f.Start, all)
+	h := sha256.New()
+	fr.mark()
+	n, err := v.read(f, fr, h, prove)
+	v.rep.Bytes += n
+	if err != nil {
+		x := v.at(c, f, KindUnreadable, f.Start+n, f.Length-n, f.Name+" can't be read from its byte "+wire.Itoa(n)+" on: "+cause(err))
+		if f.Compressed {
+			x.Kind = KindDamagedZstd
+		}
+		if err := v.report(x); err != nil {
+			return err
+		}
+	}
+	damaged := err != nil
+	sum := sumOf(h)
+	if sealed && f.proved() && !damaged {
+		if sum == s.SHA256 {
+			v.rep.Proven += f.Length
+		} else if err := v.report(c.hashMismatch(f, sum)); err != nil {
+			return err
+		}
+	}
+	if err := v.report(v.located(c, prove.findings(f.Name))...); err != nil {
+		return err
+	}
+	if !c.Raw {
+		if err := v.index(c, f, all, cut, ierr); err != nil {
+			return err
+		}
+		if f.Sealed && !damaged {
+			if err := v.sums(c, f, sum); err != nil {
+				return err
+			}
+		}
+	}
+	if last {
+		fr.finish()
+	}
+	for _, k := range fr.kinds {
+		v.rep.Frames += k
+	}
+	if err := v.report(v.frames(c, f, fr, sealed && !damaged)...); err != nil {
+		return err
+	}
+	return nil
+}
+
+func (v *verifier) located(c *Connection, fs []wire.Finding) []wire.Finding {
+	for i := range fs {
+		fs[i].Connection = c.ID
+	}
+	return fs
+}
+
+func (v *verifier) recovered(c *Connection, f *File) error {
+	r := f.Sidecar.Recovery
+	if r.Proven < r.Kept {
+		v.unproven(c, f.Name, "the recorder died while writing this file: whether its bytes from "+
+			wire.Itoa(f.Start+r.Proven)+" on are those that came")
+	}
+	if r.Tail == "" {
+		return nil
+	}
+	return v.report(v.at(c, f, KindRecovered, f.Start+r.Whole, r.Kept-r.Whole,
+		f.Name+" was recovered; its last "+wire.Itoa(r.Kept-r.Whole)+" bytes are no whole frames: "+wire.SafeText(r.Tail, 40)))
+}
+
+// read gives a file's bytes to all that want them. n is how many there were.
+func (v *verifier) read(f *File, fr *framing, ws ...io.Writer) (n int64, err error) {
+	r, err := f.Open()
+	if err != nil {
+		return 0, err
+	}
+	defer r.Close()
+	count := &counting{progress: v.opt.Progress}
+	err = fr.readAll(io.LimitReader(r, f.Length), io.MultiWriter(append(ws, count)...))
+	if err == nil && count.n < f.Length {
+		err = io.ErrUnexpectedEOF
+	}
+	return count.n, err
+}
+
+type counting struct {
+	n        int64
+	progress func(int64)
+}
+
+func (c *counting) Write(p []byte) (int, error) {
+	c.n += int64(len(p))
+	if c.progress != nil {
+		c.progress(int64(len(p)))
+	}
+	return len(p), nil
+}
+
+// index holds an arrival index against its file.
+func (v *verifier) index(c *Connection, f *File, all sidecar.Arrivals, cut bool, err error) error {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if f.Length > 0 {
+			v.unproven(c, f.Name, "no arrival index: when its bytes came")
+		}
+		return nil
+	case err != nil:
+		return v.report(v.at(c, f, KindIndex, f.Start, 0, "the arrival index of "+f.Name+" can't be read: "+wire.SafeText(cause(err), 300)))
+	case !f.Sealed || f.Sidecar != nil && f.Sidecar.Recovery != nil:
+		// The recorder did not finish it.
+		return nil
+	}
+	end := f.Start
+	if n := len(all); n > 0 {
+		if all[0].Offset != f.Start {
+			return v.report(v.at(c, f, KindIndex, f.Start, 0, "the arrival index of "+f.Name+" starts at "+wire.Itoa(all[0].Offset)+" and not at the file's first byte"))
+		}
+		end = all[n-1].Offset + all[n-1].Length
+	}
+	if cut || end != f.End() {
+		return v.report(v.at(c, f, KindIndex, end, max(f.End()-end, 0), "the arrival index of "+f.Name+" covers the bytes up to "+wire.Itoa(end)+" of "+wire.Itoa(f.End())))
+	}
+	return nil
+}
+
+// sums holds a .sha256 file against the files that it names.
+func (v *verifier) sums(c *Connection, f *File, sum string) error {
+	fsys := c.opt.FS
+	base := stemOf(f.Path)
+	text, err := vfs.ReadFile(fsys, base+extSums, 64<<10)
+	if errors.Is(err, fs.ErrNotExist) {
+		v.unproven(c, f.Name, "no .sha256 file: sha256sum -c has nothing to check it with")
+		return nil
+	}
+	if err != nil {
+		return v.report(v.at(c, f, KindSums, f.Start, 0, "the .sha256 file of "+f.Name+" can't be read: "+cause(err)))
+	}
+	for _, line := range strings.Split(strings.TrimSuffix(string(text), "\n"), "\n") {
+		want, name, ok := strings.Cut(line, "  ")
+		n := ParseName(name)
+		if !ok || len(want) != 64 || stem(n.Connection, n.Number) != filepath.Base(base) {
+			if err := v.report(v.at(c, f, KindSums, f.Start, 0, "the .sha256 file of "+f.Name+" has a line that is none of its own")); err != nil {
+				return err
+			}
+			continue
+		}
+		got := sum
+		if name != filepath.Base(f.Path) || f.Compressed {
+			got, err = hashFile(fsys, filepath.Join(filepath.Dir(f.Path), name))
+			if errors.Is(err, fs.ErrNotExist) && n.Form == FormIndex {
+				// Already said.
+				continue
+			}
+			if err != nil {
+				got = "no such file"
+			}
+		}
+		if got != want {
+			x := v.at(c, f, KindSums, f.Start, 0, wire.SafeText(name, 100)+" is not what the .sha256 file says")
+			x.Want, x.Got = wire.SafeText(want, 64), got
+			if err := v.report(x); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// frames holds what the sidecar says of a file's frames against them, and gives
+// what was found in the bytes themselves.
+func (v *verifier) frames(c *Connection, f *File, fr *framing, sealed bool) []wire.Finding {
+	var out []wire.Finding
+	said := map[string]bool{}
+	if sealed {
+		s := f.Sidecar
+		got := &sidecar.Sidecar{Start: f.Start, Length: f.Length}
+		fr.describe(got, c.ID, f.Name)
+		stale := func(what, want, have string) {
+			x := v.at(c, f, KindSidecarStale, f.Start, 0, "the sidecar of "+f.Name+" is wrong about "+what)
+			x.Want, x.Got = wire.SafeText(want, 200), wire.SafeText(have, 200)
+			out = append(out, x)
+		}
+		a, b := frameText(got.Frames), frameText(s.Frames)
+		switch {
+		case s.Protocol != got.Protocol && s.Protocol != ProtocolRaw:
+			// Said by OpenInputs, or forced.
+		case s.Protocol == ProtocolRaw:
+			// What was recorded without frames is not judged by them.
+		case a != b:
+			stale("its frames", a, b)
+		case s.Recovery == nil && got.EndsAtBoundary != s.EndsAtBoundary:
+			stale("whether it ends at a frame boundary", word(got.EndsAtBoundary), word(s.EndsAtBoundary))
+		case s.Recovery == nil && got.Boundary != s.Boundary:
+			stale("where its last whole frame ends", wire.Itoa(got.Boundary), wire.Itoa(s.Boundary))
+		}
+		for _, x := range s.Findings {
+			x.Connection, x.File = c.ID, f.Name
+			w := x.Wire()
+			said[w.Kind+wire.Itoa(w.Offset)] = true
+			if w.Kind != KindTornBytes {
+				out = append(out, safeFinding(w))
+			}
+		}
+	}
+	if f.Sidecar == nil || f.Sidecar.Recovery == nil {
+		for _, x := range fr.found {
+			x.Connection, x.File = c.ID, f.Name
+			if !said[x.Kind+wire.Itoa(x.Offset)] {
+				out = append(out, x)
+			}
+		}
+	}
+	return out
+}
+
+// safeFinding makes text that came by a sidecar harmless.
+func safeFinding(f wire.Finding) wire.Finding {
+	for _, s := range []*string{&f.Kind, &f.Field, &f.Want, &f.Got, &f.Message, &f.Cost} {
+		*s = wire.SafeText(*s, 500)
+	}
+	return f
+}
+
+func word(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
+}
+
+func frameText(ks []sidecar.KindCount) string {
+	var b []byte
+	for i, k := range ks {
+		if i > 0 {
+			b = append(b, ' ')
+		}
+		b = append(b, wire.Itoa(int64(k.Kind))...)
+		b = append(b, ':')
+		b = append(b, wire.Itoa(k.Count)...)
+	}
+	return string(b)
+}

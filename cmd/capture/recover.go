@@ -1,0 +1,60 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/pflag"
+
+	"wiretape/capture"
+	"wiretape/cmd/internal/cli"
+)
+
+func recoverCommand() *cli.Command {
+	return &cli.Command{
+		Name: "recover", Args: "DIR",
+		Short: "seal the files that a recorder left unfinished",
+		Long: `The true end of each unfinished file is found, its bytes are kept, all of them, a
+sidecar says what happened, and it gets its final name. Sidecars that are missing
+or damaged are made anew from the bytes. record does this by itself before it
+starts. Doing it again changes nothing. Exit code 3 when a file's end was torn.`,
+		Examples: `# after a power loss, on a directory that is to be shipped and not recorded into
+capture recover /var/lib/wiretape`,
+		Setup: func(fs *pflag.FlagSet) func(*cli.Run) error {
+			var asJSON bool
+			fs.BoolVar(&asJSON, "json", false, "print the report as JSON")
+			return func(run *cli.Run) error {
+				if len(run.Args) != 1 {
+					return cli.Usagef("name one capture directory")
+				}
+				rec, err := capture.Recover(run.Args[0], capture.Options{Tool: tool(), Holder: holder("capture recover")})
+				var locked *capture.LockedError
+				if errors.As(err, &locked) {
+					return &cli.HintError{Err: err, Hint: "a recorder is at work there; it recovered the directory when it started"}
+				}
+				torn := 0
+				for _, r := range rec {
+					if r.Tail != "" {
+						torn++
+					}
+				}
+				if asJSON {
+					if perr := printJSON(run.Stdout, capture.RecoverReport(rec)); err == nil {
+						err = perr
+					}
+				} else {
+					for _, r := range rec {
+						fmt.Fprintln(run.Stdout, r.String())
+					}
+					if len(rec) == 0 && err == nil {
+						fmt.Fprintln(run.Stdout, "nothing to recover")
+					}
+				}
+				if err != nil {
+					return err
+				}
+				return found(torn)
+			}
+		},
+	}
+}
