@@ -224,7 +224,7 @@ func (d *Decoder) cap(tag uint32) int {
 // Head finds the frame at the current position.
 func (d *Decoder) Head(b []byte, end bool) wire.Head {
 	if len(b) < HeaderSize && !(end && len(b) >= PrefixSize && u32(b) == 0) {
-		if end && d.search {
+		if end && d.search && len(b) > 0 {
 			return junk(len(b))
 		}
 		return wire.Head{Type: wire.UnitMore, Size: HeaderSize}
@@ -257,10 +257,19 @@ func (d *Decoder) Head(b []byte, end bool) wire.Head {
 			Message: "behind a frame that does not decode there is no header: the framing is lost here"})
 	}
 	h := wire.Head{Type: wire.UnitFrame, Size: PrefixSize + n, Peek: PrefixSize + n, Kind: tag}
-	if !known {
-		h.Peek = HeaderSize
+	if known {
+		return h
 	}
-	return h
+	// A tag that nobody knows is a frame if another follows where it ends.
+	switch found, need := d.next(b, int(h.Size), end); {
+	case found:
+		h.Peek = HeaderSize
+		return h
+	case need > 0:
+		return wire.Head{Type: wire.UnitMore, Size: need}
+	}
+	return d.resyncFor(b, end, &wire.Finding{Kind: wire.KindUnknownKind, Length: HeaderSize, Field: "tag", Got: hexByte(uint8(tag)),
+		Message: "the unknown tag " + hexByte(uint8(tag)) + ", and no frame behind it: the framing is lost here"})
 }
 
 func emptyFrame() *wire.Finding {
@@ -324,7 +333,9 @@ func (o *observation) frame() {
 	}
 	switch dir := tagDirection(tag); {
 	case o.dir == wire.DirectionUnknown:
-		o.dir = dir
+		if lengthFits(tag, int(n)) { // else it may be the tag that is damaged
+			o.dir = dir
+		}
 	case o.dir != dir:
 		o.order("a frame that travels the other way")
 		o.doubt = true

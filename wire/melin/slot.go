@@ -111,9 +111,11 @@ const (
 	slotCut
 )
 
-// SlotsOf starts a walk over a whole InputBatch, length prefix included, of at
-// least 7 bytes.
+// SlotsOf starts a walk over a whole InputBatch, length prefix included.
 func SlotsOf(frame []byte, shape Shape) Slots {
+	if len(frame) < PrefixSize+lenInputBatch {
+		return Slots{frame: frame, off: len(frame), fault: slotCut}
+	}
 	return Slots{frame: frame, off: PrefixSize + lenInputBatch, count: int(u16(frame[HeaderSize:])), shape: shape}
 }
 
