@@ -6,6 +6,7 @@ mod enc;
 mod frames;
 mod net;
 mod publish;
+mod read;
 mod sub;
 
 use args::Args;
@@ -63,18 +64,10 @@ fn go() -> Result<i32, Box<dyn std::error::Error>> {
             Ok(0)
         }
         "read" => {
-            // Does the crate's own read path take this archive with this encoder?
             let enc = a.opt("--encoder").unwrap_or_else(|| "rig-1".into());
             let p = a.pos("ARCHIVE")?;
             a.done()?;
-            let db = dendro::archive::Archive::open(p.as_ref())?;
-            let e = enc::RigEncoder {
-                version: (enc != "none").then_some(enc),
-                caller_index: false,
-            };
-            let r = dendro::read::read_archive(&db, &e)?;
-            println!("{} source(s) read", r.len());
-            Ok(0)
+            read::run(p.as_ref(), (enc != "none").then_some(enc))
         }
         "frames" => {
             let c = a.flag("--counts");
