@@ -126,9 +126,10 @@ func (h *hybrid) run() (count int, value uint32, packed []byte, bad string) {
 }
 
 // overrun says whether a run of count values is too long where left are wanted:
-// only a bit-packed run may be, to fill its last group of eight.
+// only a bit-packed run may be, to fill its last group of eight, or as many
+// groups as a writer always makes (DuckDB: 32).
 func overrun(count, left int, packed []byte) bool {
-	return count > left && (packed == nil || count-left >= 8)
+	return count > left && packed == nil
 }
 
 // levels decodes n levels of at most limit in the hybrid encoding. nil where

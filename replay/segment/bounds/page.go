@@ -254,7 +254,7 @@ func (c *checker) decode(ch *chunk, v Visitor) bool {
 		if p.n > maxPageValues || held > c.opt.DecodedLimit {
 			return c.tooMuch(ch, "a page needs "+wire.Itoa(held)+" decoded bytes, the limit is "+wire.Itoa(c.opt.DecodedLimit))
 		}
-		c.work -= p.size + p.n + pageWork
+		c.work -= p.size*workPerByteOf(ch.codec) + p.n*workPerValue(p.enc) + pageWork
 		if c.work < 0 {
 			return c.tooMuch(ch, tooMuchWork)
 		}
@@ -414,4 +414,25 @@ func (p *page) held(l *leaf) int64 {
 		n += 8 * p.n
 	}
 	return n
+}
+
+// workPerValue is how a value weighs against a decoded byte. Runs are walked a
+// run at a time, differences have to be added one by one.
+func workPerValue(enc int32) int64 {
+	switch enc {
+	case encDelta, encDeltaLength, encDeltaBytes:
+		return 4
+	}
+	return 1
+}
+
+// workPerByteOf is how a decoded byte of a codec weighs against one of zstd.
+func workPerByteOf(codec uint8) int64 {
+	switch codec {
+	case CodecGzip:
+		return 2
+	case CodecBrotli:
+		return 4
+	}
+	return 1
 }

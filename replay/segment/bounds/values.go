@@ -25,7 +25,7 @@ const batchBytes = 8 << 10
 // setDictionary takes a dictionary page's n PLAIN values. buf is good until
 // the next dictionary.
 func (d *decoder) setDictionary(buf []byte, n int) (bad string) {
-	d.dict, d.dictN, d.hasDict = buf, n, true
+	d.dict, d.dictN, d.hasDict = buf, n, false
 	switch {
 	case d.leaf.typ == typeBoolean:
 		return "a dictionary of a BOOLEAN column"
@@ -53,6 +53,7 @@ func (d *decoder) setDictionary(buf []byte, n int) (bad string) {
 		}
 	}
 	clear(grow(&d.used, n))
+	d.hasDict = true
 	return ""
 }
 
@@ -139,11 +140,12 @@ func (d *decoder) plain(buf []byte, n int) (bad string) {
 	w := d.leaf.width
 	switch d.leaf.typ {
 	case typeBoolean:
-		if len(buf) != (n+7)/8 {
+		size := (n + 7) / 8
+		if len(buf) < size {
 			return "a page of " + wire.Itoa(int64(n)) + " bits in " + wire.Itoa(int64(len(buf))) + " bytes"
 		}
 		d.bits(buf, n)
-		return ""
+		return leftOver(buf[size:])
 	case typeByteArray:
 		at := 0
 		for range n {
@@ -156,15 +158,23 @@ func (d *decoder) plain(buf []byte, n int) (bad string) {
 		}
 		return leftOver(buf[at:])
 	}
-	if int64(len(buf)) != int64(n)*int64(w) {
+	if int64(len(buf)) < int64(n)*int64(w) {
 		return sizes("a page", n, w, len(buf))
 	}
-	d.fixed(buf)
-	return ""
+	d.fixed(buf[:n*w])
+	return leftOver(buf[n*w:])
 }
 
+// maxPadding is how many zeros may lie behind a page's values. The format has
+// none; one writer (fastparquet) adds 8.
+const maxPadding = 8
+
 func leftOver(b []byte) string {
-	if len(b) > 0 {
+	zeros := len(b) <= maxPadding
+	for _, c := range b {
+		zeros = zeros && c == 0
+	}
+	if !zeros {
 		return "a page with " + wire.Itoa(int64(len(b))) + " bytes left over behind its values"
 	}
 	return ""
@@ -297,15 +307,26 @@ func (d *decoder) repeat(i, n int) bool {
 	if d.v == nil {
 		return true
 	}
-	for range n {
-		if d.err != nil {
-			return true
+	v := d.entry(i)
+	if d.leaf.width == 0 {
+		for ; n > 0 && d.err == nil; n-- {
+			d.err = d.v.Bytes(v)
 		}
-		if !d.expand(i) {
-			return false
-		}
+		return true
+	}
+	if d.spent += int64(n) * int64(len(v)); d.spent > d.budget {
+		return false
 	}
 	d.flush()
+	k := min(n, max(1, batchBytes/len(v)))
+	for range k {
+		d.batch = append(d.batch, v...)
+	}
+	all := d.batch
+	for ; n > 0; n -= k {
+		d.batch = all[:min(n, k)*len(v)]
+		d.flush()
+	}
 	return true
 }
 
@@ -401,20 +422,38 @@ func deltas(src []byte, n int, emit func([]int64)) (rest []byte, bad string) {
 			mask := ^uint64(0) >> (64 - w)
 			count := min(per, left)
 			left -= count
-			bit := 0
-			for range count {
-				v := load64(packed, bit>>3) >> (bit & 7)
-				if s := bit & 7; s+w > 64 {
-					v |= uint64(packed[bit>>3+8]) << (64 - s)
-				}
-				bit += w
-				last += step + int64(v&mask)
+			for bit := 0; count > 0; {
 				if fill == len(out) {
 					emit(out[:])
 					fill = 0
 				}
-				out[fill] = last
-				fill++
+				part := out[fill:min(len(out), fill+count)]
+				fill += len(part)
+				count -= len(part)
+				switch {
+				case w == 0:
+					for i := range part {
+						last += step
+						part[i] = last
+					}
+				case w <= 56:
+					// With its shift of up to 7 bits it fits one load.
+					for i := range part {
+						last += step + int64(load64(packed, bit>>3)>>(bit&7)&mask)
+						part[i] = last
+						bit += w
+					}
+				default:
+					for i := range part {
+						v := load64(packed, bit>>3) >> (bit & 7)
+						if s := bit & 7; s+w > 64 {
+							v |= uint64(packed[bit>>3+8]) << (64 - s)
+						}
+						last += step + int64(v&mask)
+						part[i] = last
+						bit += w
+					}
+				}
 			}
 		}
 	}

@@ -4,6 +4,7 @@
   python3 make.py made     writes made/*.parquet with pyarrow: every codec that it
                            writes, each encoding, both page versions, with and
                            without dictionaries, nested, optional and empty
+  python3 make.py others   adds files of DuckDB 2.0, Polars 2.1 and fastparquet 2026.9
   python3 make.py golden   reads real/ and made/ with pyarrow and writes
                            golden.json: of each column two numbers and a hash
 
@@ -223,6 +224,22 @@ def made():
     pq.write_table(one(timestamp=pa.array([-5, -3, 0, 2], pa.int64())), os.path.join(out, "before-1970.parquet"), compression="NONE", store_schema=False)
 
 
+def others():
+    """Files of other writers; needs duckdb, polars, fastparquet and pandas."""
+    import duckdb, fastparquet, polars
+    t = table(60).drop_columns(["map", "rec", "deep", "dec", "hist", "hist_req", "date"])
+    out = lambda f: os.path.join(here, "made", f)
+    for codec in ("zstd", "lz4_raw"):
+        for v in ("v1", "v2"):
+            # pyarrow can't read the deltas that DuckDB makes of 32-bit numbers.
+            flat = t if v == "v1" else t.drop_columns(["u32", "i32"])
+            duckdb.sql(f"copy flat to '{out(f'duckdb-{codec}-{v}.parquet')}' (format parquet, compression {codec}, parquet_version {v})")
+    polars.from_arrow(t).write_parquet(out("polars-snappy.parquet"), compression="snappy", row_group_size=25)
+    polars.from_arrow(t).write_parquet(out("polars-gzip.parquet"), compression="gzip", data_page_size=256)
+    for codec in (None, "LZ4", "ZSTD"):
+        fastparquet.write(out(f"fastparquet-{codec}.parquet"), t.to_pandas(), compression=codec, row_group_offsets=25)
+
+
 def goldens():
     all = {}
     for d in ("real", "made"):
@@ -234,4 +251,4 @@ def goldens():
 
 
 if __name__ == "__main__":
-    {"made": made, "golden": goldens}[sys.argv[1]]()
+    {"made": made, "others": others, "golden": goldens}[sys.argv[1]]()
