@@ -635,7 +635,7 @@ func (c *Connection) summary() {
 		if s == nil {
 			continue
 		}
-		if c.Protocol == "" && s.Protocol != ProtocolRaw {
+		if c.Protocol == "" && s.Protocol != ProtocolRaw && s.Protocol != ProtocolAuto {
 			c.Protocol = s.Protocol
 		}
 		if c.Direction == wire.DirectionUnknown {

@@ -91,7 +91,7 @@ func (c *Connection) protocolSaid() string {
 		return p
 	}
 	for _, f := range c.Files {
-		if f.Sidecar != nil && f.Sidecar.Protocol != ProtocolRaw {
+		if f.Sidecar != nil && f.Sidecar.Protocol != ProtocolRaw && f.Sidecar.Protocol != ProtocolAuto {
 			return f.Sidecar.Protocol
 		}
 	}

@@ -313,11 +313,11 @@ func (v *verifier) index(c *Connection, f *File, all sidecar.Arrivals, cut bool,
 			v.unproven(c, f.Name, "no arrival index: when its bytes came")
 		}
 		return nil
-	case err != nil:
-		return v.report(v.at(c, f, KindIndex, f.Start, 0, "the arrival index of "+f.Name+" can't be read: "+wire.SafeText(cause(err), 300)))
 	case !f.Sealed || f.Sidecar != nil && f.Sidecar.Recovery != nil:
 		// The recorder did not finish it.
 		return nil
+	case err != nil:
+		return v.report(v.at(c, f, KindIndex, f.Start, 0, "the arrival index of "+f.Name+" can't be read: "+wire.SafeText(cause(err), 300)))
 	}
 	end := f.Start
 	if n := len(all); n > 0 {

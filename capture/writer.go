@@ -507,8 +507,8 @@ func (w *Writer) tell() {
 // sidecarOf is what is known of a file at any time.
 func (w *Writer) sidecarOf(c *openFile, number int64) *sidecar.Sidecar {
 	protocol := w.framing.name()
-	if w.framing.detecting && w.info.Protocol != "" && w.info.Protocol != ProtocolAuto {
-		protocol = w.info.Protocol
+	if w.framing.detecting {
+		protocol = ProtocolAuto
 	}
 	return &sidecar.Sidecar{Tool: w.dir.opt.Tool, Connection: w.id, Number: number,
 		Protocol: protocol, Direction: w.framing.direction.String(), Pair: w.info.Pair,

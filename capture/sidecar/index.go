@@ -69,8 +69,12 @@ type Index struct {
 	cut  bool
 }
 
-// ParseIndex checks the header of b and stands before the first record.
+// ParseIndex checks the header of b and stands before the first record. An index
+// that was cut before the end of its header, or is empty, has no records.
 func ParseIndex(b []byte) (*Index, error) {
+	if n := min(len(b), len(IndexMagic)); len(b) < IndexHeaderSize && string(b[:n]) == IndexMagic[:n] {
+		return &Index{cut: len(b) > 0}, nil
+	}
 	if len(b) < IndexHeaderSize || string(b[:8]) != IndexMagic {
 		return nil, fmt.Errorf("%w arrival index: no header", ErrInvalid)
 	}

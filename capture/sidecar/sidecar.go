@@ -123,8 +123,9 @@ type Sidecar struct {
 	// Open is true in the sidecar of a file that is being written: it holds
 	// what is known at its first byte, and no length or hash.
 	Open bool `json:"open,omitempty"`
-	// Protocol is the wire name, "raw" when none is known. ProtocolVersion is
-	// the protocol's own number, 0 when unknown.
+	// Protocol is the wire name, "raw" when none is known, and in an open
+	// sidecar "auto" when it is to be found out. ProtocolVersion is the
+	// protocol's own number, 0 when unknown.
 	Protocol        string `json:"protocol"`
 	ProtocolVersion uint32 `json:"protocol_version"`
 	Direction       string `json:"direction"`
