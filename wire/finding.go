@@ -9,9 +9,13 @@ type Finding struct {
 	// Connection and File, where known.
 	Connection string
 	File       string
-	// Offset of the first byte concerned, in the connection, and how many
-	// bytes. A Length of 0 is a point.
+	// Offset of the first byte of the frame or stretch concerned, in the
+	// connection. Where the fault lies inside a frame, At is the offset of its
+	// very byte, else 0. Length is how many bytes from there; 0 is a point.
+	// (A decoder puts the byte into Offset; Reader and Scanner, who know the
+	// frame, move it.)
 	Offset int64
+	At     int64
 	Length int64
 	// Field is the name of the field concerned, in the specification's words.
 	Field string
@@ -46,6 +50,23 @@ const (
 	// KindDoubtful: a frame that decodes but reaches into a zero-filled tail.
 	KindDoubtful = "doubtful-frame"
 )
+
+// Byte is the offset of the very byte concerned.
+func (f *Finding) Byte() int64 {
+	if f.At > 0 {
+		return f.At
+	}
+	return f.Offset
+}
+
+// inUnit gives findings about a unit the unit's own offset.
+func inUnit(u Unit, findings []Finding) {
+	for i := range findings {
+		if f := &findings[i]; f.At == 0 && f.Offset > u.Offset && f.Offset <= u.End() {
+			f.Offset, f.At = u.Offset, f.Offset
+		}
+	}
+}
 
 // Fault is why a unit could not be decoded: a [Finding] as an error.
 type Fault struct{ Finding Finding }

@@ -101,6 +101,10 @@ func (f *Finding) AppendJSON(dst []byte) []byte {
 	text("file", f.File, true)
 	dst = append(dst, `,"offset":`...)
 	dst = strconv.AppendInt(dst, f.Offset, 10)
+	if f.At > 0 {
+		dst = append(dst, `,"at":`...)
+		dst = strconv.AppendInt(dst, f.At, 10)
+	}
 	if f.Length > 0 {
 		dst = append(dst, `,"length":`...)
 		dst = strconv.AppendInt(dst, f.Length, 10)

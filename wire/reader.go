@@ -150,7 +150,9 @@ func (r *Reader) next() (Unit, error) {
 			}
 			r.startJunk(h)
 			u := Unit{Type: UnitJunk, Offset: r.off, Size: n, Bytes: have[:n]}
+			seen := len(r.found)
 			r.found = r.dec.Observe(u, r.found)
+			inUnit(u, r.found[seen:])
 			r.junk += n
 			r.r += int(n)
 			r.off += n
@@ -176,7 +178,9 @@ func (r *Reader) next() (Unit, error) {
 		u.Bytes = r.buf[r.r : r.r+int(want) : r.r+int(want)]
 		r.last = int(want)
 		r.skip = h.Size - want
+		seen := len(r.found)
 		r.found = r.dec.Observe(u, r.found)
+		inUnit(u, r.found[seen:])
 		return u, nil
 	}
 }

@@ -229,7 +229,9 @@ func (s *Scanner) finishUnit(first []byte) (u Unit, done bool) {
 	} else {
 		s.endJunk()
 	}
+	seen := len(s.found)
 	s.found = s.dec.Observe(u, s.found)
+	inUnit(u, s.found[seen:])
 	s.off += u.Size
 	s.passed -= u.Size
 	if s.passed == 0 {

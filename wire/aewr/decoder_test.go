@@ -234,9 +234,9 @@ func TestFlipInEveryHeader(t *testing.T) {
 			if len(findings) == 0 {
 				t.Fatalf("frame %d, bit %d: not found", n, bit)
 			}
-			first := slices.MinFunc(findings, func(a, b wire.Finding) int { return int(a.Offset - b.Offset) })
-			if first.Offset < at || first.Offset >= at+HeaderSize {
-				t.Fatalf("frame %d at %d, bit %d: found at %d", n, at, bit, first.Offset)
+			first := slices.MinFunc(findings, func(a, b wire.Finding) int { return int(a.Byte() - b.Byte()) })
+			if first.Byte() < at || first.Byte() >= at+HeaderSize {
+				t.Fatalf("frame %d at %d, bit %d: found at %d", n, at, bit, first.Byte())
 			}
 			lost := 0
 			for i, f := range frames {
@@ -303,7 +303,7 @@ func TestChecksumReadingDoesNotHold(t *testing.T) {
 	if len(units) != 20 || ending != wire.EndingClean {
 		t.Errorf("%d frames, %s", len(units), ending)
 	}
-	if len(findings) != 1 || findings[0].Kind != KindChecksum || findings[0].Offset != 24 {
+	if len(findings) != 1 || findings[0].Kind != KindChecksum || findings[0].Byte() != 24 {
 		t.Errorf("%+v", findings)
 	}
 }

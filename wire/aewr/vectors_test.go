@@ -126,7 +126,7 @@ func placesOf(findings []wire.Finding) string {
 		if f.Message == "" {
 			words = append(words, "without-message")
 		}
-		words = append(words, f.Kind+"@"+wire.Itoa(f.Offset))
+		words = append(words, f.Kind+"@"+wire.Itoa(f.Byte()))
 	}
 	if len(words) == 0 {
 		return "none"

@@ -317,7 +317,7 @@ func TestNamedDamages(t *testing.T) {
 			for _, f := range u.found {
 				kinds = append(kinds, f.Kind)
 				if at < 0 {
-					at = f.Offset
+					at = f.Byte()
 				}
 			}
 		}
@@ -365,7 +365,7 @@ func TestScannerSeesTheSame(t *testing.T) {
 		}
 		s.Finish()
 		for _, f := range s.Findings() {
-			out = append(out, fmt.Sprint(f.Kind, f.Offset, f.Length))
+			out = append(out, fmt.Sprint(f.Kind, f.Byte(), f.Length))
 		}
 		return out
 	}
