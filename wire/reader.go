@@ -49,8 +49,9 @@ const (
 	// minZeros is the least that is called a zero-filled tail: fewer may be the
 	// first bytes of a length.
 	minZeros = 4
-	// readWindow is how much is read at a time.
-	readWindow = 1 << 20
+	// firstWindow is how much is read at first, readWindow later.
+	firstWindow = 16 << 10
+	readWindow  = 1 << 20
 )
 
 // Reader reads whole units from input that lies there, such as the files of a
@@ -371,21 +372,25 @@ func (r *Reader) fill(n int64) (more bool, err error) {
 }
 
 // room makes place for reading towards n held bytes. The buffer doubles with
-// the bytes that came, so that a length alone allocates nothing.
+// the bytes that came, so that neither a length alone nor a short input
+// allocates much.
 func (r *Reader) room(n int64) {
-	if r.r > 0 && (r.r == r.w || len(r.buf)-r.r < int(min(n, readWindow))) {
+	size := len(r.buf)
+	switch {
+	case size == 0:
+		size = firstWindow
+	case r.w == size && size < readWindow, r.w-r.r == size:
+		size *= 2
+	}
+	if size > len(r.buf) {
+		grown := make([]byte, size)
+		r.w = copy(grown, r.buf[r.r:r.w])
+		r.r = 0
+		r.buf = grown
+		return
+	}
+	if r.r > 0 && (r.r == r.w || r.w == size || size-r.r < int(min(n, readWindow))) {
 		r.w = copy(r.buf, r.buf[r.r:r.w])
 		r.r = 0
 	}
-	if r.w < len(r.buf) {
-		return
-	}
-	size := max(readWindow, min(2*len(r.buf), int(max(n, readWindow))))
-	if size <= len(r.buf) {
-		size = 2 * len(r.buf)
-	}
-	grown := make([]byte, size)
-	r.w = copy(grown, r.buf[r.r:r.w])
-	r.r = 0
-	r.buf = grown
 }

@@ -354,6 +354,9 @@ func (c *cursor) blob(name string) []byte {
 // lastBlob is a blob behind which nothing may follow: that is known from its
 // length alone.
 func (c *cursor) lastBlob(name string) []byte {
+	if c.short {
+		return nil
+	}
 	at := c.p
 	b := c.blob(name)
 	if c.short && c.p == at && len(c.b) >= at+4 {

@@ -173,6 +173,9 @@ func preambleHead(b []byte, end bool) wire.Head {
 		return wire.Head{Type: wire.UnitMore, Size: int64(PreambleSize), Finding: &wire.Finding{
 			Kind: wire.KindCut, Want: wire.Itoa(int64(PreambleSize)) + " bytes of preamble", Got: "0 bytes",
 			Message: "the stream is empty: not even a preamble came"}}
+	case string(b[:n]) != Magic[:n] && n < len(Magic) && !end:
+		// The finding shows all of what is there instead.
+		return wire.Head{Type: wire.UnitMore, Size: int64(len(Magic))}
 	case string(b[:n]) != Magic[:n]:
 		return wire.Head{Type: wire.UnitLost, Finding: &wire.Finding{
 			Kind: wire.KindBadPreamble, Field: "magic", Want: quoted(Magic), Got: quoted(string(b[:n])),
