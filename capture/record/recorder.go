@@ -113,6 +113,7 @@ type Recorder struct {
 	ended   []Ended
 	omitted int64
 	missing bool
+	lenient bool // a relay that goes on when recording fails
 	errs    []error
 }
 

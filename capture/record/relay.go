@@ -28,6 +28,9 @@ const dialLimit = 15 * time.Second
 func (r *Recorder) Relay(ctx context.Context, l net.Listener, to *source.Endpoint) {
 	ctx, cancel := r.begin(ctx)
 	defer cancel()
+	r.mu.Lock()
+	r.lenient = !r.opt.Strict
+	r.mu.Unlock()
 	stop := context.AfterFunc(ctx, func() { l.Close() })
 	defer stop()
 	defer l.Close()

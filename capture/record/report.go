@@ -53,7 +53,11 @@ func (r *Recorder) Close() (*Report, error) {
 	if r.failure != nil {
 		errs = append([]error{r.failure}, errs...)
 	}
-	if err != nil {
+	if err != nil && r.lenient {
+		// The same trouble that a relay went on in spite of.
+		r.log.Warn("the journal can't be closed", "err", err)
+		r.missing = true
+	} else if err != nil {
 		errs = append(errs, err)
 	}
 	rep := &Report{Verdict: VerdictClean, Status: r.Status(), Ended: r.ended, EndedOmitted: r.omitted,
