@@ -59,15 +59,14 @@ const (
 
 // Versions from which a part of the layout exists.
 const (
-	tenantVersion     = 18 // tenant_id, reserved before
-	snapshotVersion   = 19 // the snapshot word of 0x1A and 0x1B
-	offsetsVersion    = 16 // the row offsets behind a materialised chunk
-	hashTableVersion  = 16 // the layout of HASH_TABLE_LOAD that is public
-	pongEchoesVersion = 30 // the pong echoes the ping
+	tenantVersion    = 18 // tenant_id, reserved before
+	snapshotVersion  = 19 // the snapshot word of 0x1A and 0x1B
+	offsetsVersion   = 16 // the row offsets behind a materialised chunk
+	hashTableVersion = 16 // the layout of HASH_TABLE_LOAD that is public
 )
 
-// PongEchoes says that a HEARTBEAT_PONG of this version echoes the ping.
-func PongEchoes(version uint16) bool { return version >= pongEchoesVersion }
+// PongEchoVersion is the version from which on a HEARTBEAT_PONG echoes the ping.
+const PongEchoVersion = 30
 
 // The kinds of findings of this protocol, beside those of package wire.
 const (

@@ -38,6 +38,9 @@ var _ wire.Decoder = (*Decoder)(nil)
 // Direction is the direction as configured or as the message types showed it.
 func (d *Decoder) Direction() wire.Direction { return d.direction }
 
+// Epoch is the newest manifest_epoch seen.
+func (d *Decoder) Epoch() uint64 { return d.epoch }
+
 // ChecksumsHold says whether the connection's header checksums can be believed:
 // one has matched, or none was seen yet. Where none ever matched, the reading
 // of the checksum's scope does not hold for this peer.
