@@ -114,6 +114,7 @@ type Recorder struct {
 	omitted int64
 	missing bool
 	lenient bool // a relay that goes on when recording fails
+	noSpace error
 	errs    []error
 }
 
@@ -197,19 +198,35 @@ func (r *Recorder) begin(ctx context.Context) (context.Context, context.CancelFu
 		cancel()
 	}
 	if r.opt.MinFree > 0 {
-		if err := r.checkFree(); err != nil {
-			r.fail(err)
-		}
+		r.watchFree()
 		go func() {
 			for source.Wait(ctx, freeTick) == nil {
-				if err := r.checkFree(); err != nil {
-					r.fail(err)
-					return
-				}
+				r.watchFree()
 			}
 		}()
 	}
 	return ctx, cancel
+}
+
+// watchFree ends the recording when the disk is too full. A relay that goes on
+// without it records again once there is space.
+func (r *Recorder) watchFree() {
+	err := r.checkFree()
+	r.mu.Lock()
+	lenient, before := r.lenient, r.noSpace
+	r.noSpace = err
+	r.mu.Unlock()
+	switch {
+	case err == nil && before != nil:
+		r.log.Info("there is space again: new connections are recorded")
+	case err == nil || before != nil:
+	case !lenient:
+		r.fail(err)
+	default:
+		for _, t := range r.count.tapes() {
+			t.endWith(err)
+		}
+	}
 }
 
 func (r *Recorder) checkFree() error {

@@ -26,11 +26,11 @@ const dialLimit = 15 * time.Second
 // strict recorder it is the other way: a full buffer holds the peers up, and
 // when recording fails the relay stops.
 func (r *Recorder) Relay(ctx context.Context, l net.Listener, to *source.Endpoint) {
-	ctx, cancel := r.begin(ctx)
-	defer cancel()
 	r.mu.Lock()
 	r.lenient = !r.opt.Strict
 	r.mu.Unlock()
+	ctx, cancel := r.begin(ctx)
+	defer cancel()
 	stop := context.AfterFunc(ctx, func() { l.Close() })
 	defer stop()
 	defer l.Close()
@@ -132,6 +132,12 @@ func idOf(t *tape) string {
 func (r *Recorder) tapePair(p *pair, name string) (down, up *tape, err error) {
 	info := func(d wire.Direction) capture.ConnInfo {
 		return capture.ConnInfo{Endpoint: name, Protocol: r.opt.Protocol, Direction: d}
+	}
+	r.mu.Lock()
+	err = r.noSpace
+	r.mu.Unlock()
+	if err != nil {
+		return nil, nil, err
 	}
 	wd, wu, err := r.dir.ConnectPair(info(wire.Downstream), info(wire.Upstream))
 	if err != nil {

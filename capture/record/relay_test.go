@@ -292,12 +292,14 @@ func TestRelayHoldsASenderUp(t *testing.T) {
 	release := make(chan struct{})
 	defer close(release)
 	server := peer.Listen(t, func(c net.Conn, _ int) error { <-release; return nil })
-	direct := fill(server)
 	mem := vfs.NewMem()
 	addr, r, _ := relay(t, "tcp", server, record.Options{Capture: capture.Options{FS: mem}})
 	through := fill(addr)
-	if s := r.Status(); through > 2*direct+2<<20 || s.Received > direct+2<<20 {
-		t.Errorf("a sender got rid of %d bytes through the relay and %d without; the relay took %d in", through, direct, s.Received)
+	// The system's buffers grow to some megabytes at each of the two
+	// connections; without back pressure there is no bound at all.
+	const perConnection = 16 << 20
+	if s := r.Status(); through > 2*perConnection || s.Received > perConnection || s.Received == 0 {
+		t.Errorf("a sender got rid of %d bytes; the relay took %d in", through, s.Received)
 	}
 }
 
@@ -439,6 +441,59 @@ func TestRelayGoesOnWithoutRecording(t *testing.T) {
 				t.Errorf("%v, %s, %+v", err, rep.Verdict, rep.Status)
 			}
 		})
+	}
+}
+
+// TestRelayMinFree: a disk that has less free than it should keep ends the
+// recordings of a relay and not its traffic, and they begin again with space.
+func TestRelayMinFree(t *testing.T) {
+	mem := vfs.NewMem()
+	mem.SetFree(2 << 20)
+	echo := peer.Listen(t, func(c net.Conn, _ int) error { _, err := io.Copy(c, c); return err })
+	addr, r, end := relay(t, "tcp", echo, record.Options{MinFree: 1 << 20, Capture: capture.Options{FS: mem}})
+	talk := func(c net.Conn) {
+		t.Helper()
+		c.SetDeadline(time.Now().Add(10 * time.Second))
+		c.Write(noise(1000))
+		if _, err := io.ReadFull(c, make([]byte, 1000)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	dial := func() net.Conn {
+		t.Helper()
+		c, err := net.Dial("tcp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		return c
+	}
+	until := func(what string, ok func(record.Status) bool) {
+		t.Helper()
+		for deadline := time.Now().Add(20 * time.Second); !ok(r.Status()); time.Sleep(5 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("%s: %+v", what, r.Status())
+			}
+		}
+	}
+	c := dial()
+	talk(c)
+	until("recorded", func(s record.Status) bool { return s.Written == 2000 })
+	mem.SetFree(1)
+	until("ended", func(s record.Status) bool { return s.Files == 2 })
+	talk(c)
+	c2 := dial()
+	talk(c2)
+	until("counted", func(s record.Status) bool { return s.NotRecorded == 4000 })
+	mem.SetFree(2 << 20)
+	until("recording again", func(record.Status) bool {
+		c := dial()
+		talk(c)
+		return r.Status().Connections > 2
+	})
+	rep, err := end()
+	if err != nil || rep.Verdict != record.VerdictFindings || rep.Received != rep.Written+rep.NotRecorded {
+		t.Errorf("%v, %+v", err, rep.Status)
 	}
 }
 

@@ -26,6 +26,7 @@ type tape struct {
 	received atomic.Int64
 	broken   atomic.Bool
 	rotate   chan struct{}
+	quit     chan error // why it has to end, from a sync or from the recorder
 	done     chan struct{}
 
 	mu                    sync.Mutex
@@ -40,7 +41,7 @@ type tape struct {
 
 func (r *Recorder) newTape(w *capture.Writer, failed func(error)) *tape {
 	t := &tape{r: r, w: w, buf: newBuffer(r.opt.Buffer), failed: failed,
-		rotate: make(chan struct{}, 1), done: make(chan struct{})}
+		rotate: make(chan struct{}, 1), quit: make(chan error, 1), done: make(chan struct{})}
 	r.count.add(t)
 	go t.run()
 	return t
@@ -69,6 +70,14 @@ func (t *tape) overrun() {
 	t.broken.Store(true)
 	t.buf.end()
 	t.failed(errOverrun)
+}
+
+// endWith ends the recording for a reason from outside; the first one counts.
+func (t *tape) endWith(err error) {
+	select {
+	case t.quit <- err:
+	default:
+	}
 }
 
 // finish says how the connection ended, and waits until everything is sealed.
@@ -107,20 +116,19 @@ func (t *tape) run() {
 	defer close(t.done)
 	stop := make(chan struct{})
 	var syncing sync.WaitGroup
-	syncFailed := make(chan error, 1)
 	if every := t.r.opt.Sync.Every; every > 0 {
 		syncing.Add(1)
 		go func() {
 			defer syncing.Done()
-			t.syncEvery(every, stop, syncFailed)
+			t.syncEvery(every, stop)
 		}()
 	}
-	err := t.loop(syncFailed)
+	err := t.loop()
 	close(stop)
 	syncing.Wait()
 	if err == nil {
 		select {
-		case err = <-syncFailed:
+		case err = <-t.quit:
 		default:
 		}
 	}
@@ -148,7 +156,7 @@ func (t *tape) run() {
 }
 
 // loop writes until the buffer ends.
-func (t *tape) loop(syncFailed <-chan error) error {
+func (t *tape) loop() error {
 	var tick <-chan time.Time
 	if t.r.opt.Capture.RotateEvery > 0 {
 		k := time.NewTicker(min(rotateTick, t.r.opt.Capture.RotateEvery))
@@ -167,8 +175,8 @@ func (t *tape) loop(syncFailed <-chan error) error {
 			select {
 			case <-t.rotate:
 				err = errors.Join(err, t.w.Rotate(sidecar.ClosedRequest))
-			case serr := <-syncFailed:
-				err = errors.Join(err, serr)
+			case qerr := <-t.quit:
+				err = errors.Join(err, qerr)
 			default:
 			}
 		} else {
@@ -179,7 +187,7 @@ func (t *tape) loop(syncFailed <-chan error) error {
 				err = t.w.Rotate(sidecar.ClosedRequest)
 			case <-tick:
 				err = t.w.RotateIfDue(t.r.clock.Now())
-			case err = <-syncFailed:
+			case err = <-t.quit:
 			}
 		}
 		t.account()
@@ -205,7 +213,7 @@ func (t *tape) write(p []byte, from int, marks []mark) error {
 	return nil
 }
 
-func (t *tape) syncEvery(every time.Duration, stop <-chan struct{}, failed chan<- error) {
+func (t *tape) syncEvery(every time.Duration, stop <-chan struct{}) {
 	k := time.NewTicker(every)
 	defer k.Stop()
 	for {
@@ -218,8 +226,7 @@ func (t *tape) syncEvery(every time.Duration, stop <-chan struct{}, failed chan<
 			continue
 		}
 		if err := t.w.Sync(); err != nil {
-			failed <- err
-			poke(t.buf.ready)
+			t.endWith(err)
 			return
 		}
 		t.account()
