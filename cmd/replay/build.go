@@ -1,0 +1,79 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/pflag"
+
+	"wiretape/cmd/internal/cli"
+	"wiretape/replay"
+	"wiretape/replay/segment"
+)
+
+var buildCommand = &cli.Command{
+	Name:  "build",
+	Args:  "INPUT… --archive OUT",
+	Short: "rebuild the archive that the receiver would have had",
+	Long: `INPUT is a capture directory, some of its files, or a raw stream file; any number
+of them, of any number of connections and sites, in any order. OUT is a dendro
+archive (SQLite); it appears whole, under its name, or not at all. What can't be
+in the archive lies in OUT.quarantine/ with its bytes and the reason.
+
+The report goes to standard output: what was rebuilt, what is missing and why.`,
+	Examples: `# rebuild from a capture directory
+replay build capture/ --archive site.dendro
+# from a stream that was saved with another tool, report as JSON
+replay build saved.bin --archive site.dendro --json`,
+	Setup: func(fs *pflag.FlagSet) func(*cli.Run) error {
+		var (
+			in      inputFlags
+			opt     = replay.Options{Tool: cli.VersionString()}
+			schema  = cli.Word{Value: "5", Words: []string{"4", "5"}}
+			check   = cli.Word{Value: "rows", Words: []string{"none", "footer", "rows", "full"}}
+			onBad   = cli.Word{Value: "quarantine", Words: []string{"quarantine", "refuse", "keep"}}
+			sources = cli.Word{Value: "merged", Words: []string{"merged", "separate"}}
+			asJSON  bool
+		)
+		fs.StringVar(&opt.Archive, "archive", "", "`OUT`, the archive to make; it must not exist")
+		fs.Var(&schema, "schema", "schema of the archive; 4 is for readers up to dendro 0.5.1")
+		fs.Var(&check, "check", "how deep the Parquet of segments is checked")
+		fs.Var(&onBad, "on-bad-segment", "what becomes of a segment whose check finds a fault")
+		fs.Var(&sources, "sources", "merged: equal uuid is one source; separate: each handshake its own, as the crate does")
+		fs.StringVar(&opt.Encoder, "encoder", "", "refuse sources that name another encoder than `NAME`")
+		fs.BoolVar(&asJSON, "json", false, "the report as one JSON object (docs/report.md)")
+		in.register(fs)
+		return func(r *cli.Run) error {
+			if opt.Archive == "" {
+				return cli.Usagef("--archive OUT is required")
+			}
+			set, err := in.open(r.Args)
+			if err != nil {
+				return err
+			}
+			opt.Schema = int(schema.Value[0] - '0')
+			opt.Check, _ = segment.ParseDepth(check.Value)
+			opt.OnBadSegment = replay.BadSegmentPolicy(onBad.Value)
+			opt.Separate = sources.Value == "separate"
+			bar := cli.NewBar(r.Stderr, "rebuilding", 0)
+			opt.Progress = func(p replay.Progress) { bar.Set(p.Read, p.Total) }
+			report, err := replay.Build(set, opt)
+			bar.Done()
+			if errors.Is(err, replay.ErrExists) {
+				return &cli.HintError{Err: err, Hint: "name another archive, or move this one away"}
+			}
+			if asJSON {
+				fmt.Fprintf(r.Stdout, "%s\n", report.JSON())
+			} else if e := report.Text(r.Stdout, opt.Archive); e != nil {
+				return e
+			}
+			if err != nil {
+				return err
+			}
+			if code := report.ExitCode(); code != 0 {
+				return &cli.ExitError{Code: code}
+			}
+			return nil
+		}
+	},
+}

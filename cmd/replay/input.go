@@ -1,0 +1,31 @@
+package main
+
+import (
+	"errors"
+
+	"github.com/spf13/pflag"
+
+	"wiretape/capture"
+	"wiretape/cmd/internal/cli"
+)
+
+// inputFlags are the flags of every verb that reads captures.
+type inputFlags struct{ protocol cli.Word }
+
+func (f *inputFlags) register(fs *pflag.FlagSet) {
+	f.protocol = cli.Word{Value: "auto", Words: []string{"auto", "dendro", "melin", "aewr", "raw"}}
+	fs.Var(&f.protocol, "protocol", "read the inputs as this protocol; auto tells it from the content")
+}
+
+// open opens the inputs that the arguments name.
+func (f *inputFlags) open(args []string) (*capture.Set, error) {
+	if len(args) == 0 {
+		return nil, cli.Usagef("no INPUT: name a capture directory, some of its files, or a raw stream file")
+	}
+	set, err := capture.OpenInputs(args, capture.InputOptions{Protocol: f.protocol.Value})
+	var no *capture.NoPlaceError
+	if errors.As(err, &no) {
+		err = &cli.HintError{Err: err, Hint: "give the files before it as well, or its sidecar"}
+	}
+	return set, err
+}

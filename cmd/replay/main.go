@@ -1,0 +1,25 @@
+// Command replay rebuilds what the receiver of a recorded stream would have
+// had, and shows what is in a recording.
+package main
+
+import (
+	"os"
+
+	"wiretape/cmd/internal/cli"
+)
+
+// program lists the verbs; each has a file of its own.
+func program() *cli.Program {
+	return &cli.Program{
+		Name:  "replay",
+		Short: "rebuild and look into recorded replication streams",
+		Long: `Takes capture directories, some of their files, or raw stream files that never
+saw this tool; rebuilds offline what the receiver would have had, proves what it
+rebuilt, and says what is missing. Inputs are never changed.`,
+		Commands: []*cli.Command{
+			buildCommand,
+		},
+	}
+}
+
+func main() { os.Exit(program().Main()) }

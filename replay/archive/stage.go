@@ -1,0 +1,524 @@
+package archive
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"database/sql/driver"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"wiretape/replay/segment"
+)
+
+// Place is where a contribution lies: the connection by the number that the
+// engine gave it, and the offset of its frame there.
+type Place struct {
+	Conn   int
+	Offset int64
+}
+
+// Row is one live row as a Rows frame carries it.
+type Row struct {
+	TS, WallOffset int64
+	Bytes          []byte
+	Place          Place
+}
+
+// Segment is one Segment frame with what its check gave.
+type Segment struct {
+	Rows            uint64
+	FirstTS, LastTS int64
+	Bytes           []byte
+	CallerIndex     []byte
+	HasCallerIndex  bool
+	SHA             [32]byte
+	Check           segment.Result
+	Place           Place
+}
+
+// Options are how a stage is made.
+type Options struct {
+	// Schema is SchemaCurrent or SchemaOld; 0 is SchemaCurrent.
+	Schema int
+	// Segment is how deep segments are checked when a rule needs their time
+	// column; its DecodedLimit holds here too.
+	Segment segment.Options
+}
+
+// Stage is an archive under construction. It is used by one goroutine.
+//
+// Contributions must come connection by connection, the newest connection of
+// each source first (merge.md, section 2): of two rows that differ the one that
+// came first stays.
+type Stage struct {
+	path    string // of the finished archive
+	tmp     string
+	db      *db
+	opt     Options
+	pending int64 // bytes in the open transaction
+	open    bool
+	streams map[streamKey]*streamState
+	counts  Counts
+	set     SetAside
+	rowVals []any
+}
+
+// Counts are what a stage did, in the words of the report.
+type Counts struct {
+	Rows, RowsHeld, RowsConflicting, RowsBelowWatermark, RowsSuperseded int64
+	Segments, SegmentsHeld, SegmentsQuarantined                         int64
+	IndexEntries, ClockOffsets                                          int64
+}
+
+// SetAside takes what can't be in the archive. The bytes are good during the
+// call.
+type SetAside interface {
+	// Row takes a row; why is a finding's kind.
+	Row(source int64, stream string, r Row, why string) error
+	// Segment takes a segment.
+	Segment(source int64, stream string, s Segment, why string) error
+}
+
+type streamKey struct {
+	source int64
+	stream string
+}
+
+type streamState struct {
+	nextSeq int64
+	// reach is the newest last_ts of the segments that came so far.
+	reach    int64
+	hasReach bool
+	lastTS   int64 // of the segment with the highest seq
+	sorted   bool
+}
+
+// The finding kinds of merge.md's rules.
+const (
+	KindRowConflict       = "row-conflict"
+	KindRowBelowWatermark = "row-below-watermark"
+	KindSegmentConflict   = "segment-conflict"
+	KindSegmentUnproved   = "segment-unproved"
+)
+
+const (
+	// rowsPerInsert is how many rows one statement carries; more gain nothing.
+	rowsPerInsert = 100
+	// commitBytes is how much one transaction of a build holds.
+	commitBytes = 64 << 20
+)
+
+// Suffix of the file that a stage is built in, beside the archive's name.
+const Suffix = ".unfinished"
+
+// NewStage starts an archive that will be named path. What an earlier run that
+// was stopped left unfinished is removed.
+func NewStage(path string, opt Options, set SetAside) (*Stage, error) {
+	if opt.Schema == 0 {
+		opt.Schema = SchemaCurrent
+	}
+	if opt.Schema != SchemaCurrent && opt.Schema != SchemaOld {
+		return nil, fmt.Errorf("schema %d: an archive is %d or %d", opt.Schema, SchemaCurrent, SchemaOld)
+	}
+	tmp := path + Suffix
+	for _, ext := range []string{"", "-journal", "-wal", "-shm"} {
+		if err := os.Remove(tmp + ext); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return nil, fmt.Errorf("removing what an earlier run left: %w", err)
+		}
+	}
+	f, err := os.OpenFile(tmp, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("starting the archive: %w", err)
+	}
+	if err := f.Close(); err != nil {
+		return nil, fmt.Errorf("starting the archive: %w", err)
+	}
+	d, err := openDB(fileURI(tmp))
+	if err != nil {
+		return nil, fmt.Errorf("starting the archive %s: %w", tmp, err)
+	}
+	s := &Stage{path: path, tmp: tmp, db: d, opt: opt, set: set, streams: map[streamKey]*streamState{}}
+	// A build is renamed when it is whole, so nothing of it needs to survive a
+	// crash; MEMORY costs what OFF does and keeps ROLLBACK defined.
+	setup := []string{
+		pragma("page_size", pageSize), "PRAGMA auto_vacuum=INCREMENTAL",
+		"PRAGMA journal_mode=MEMORY", "PRAGMA synchronous=OFF", "PRAGMA locking_mode=EXCLUSIVE",
+		"PRAGMA foreign_keys=OFF", "PRAGMA temp_store=FILE", "ATTACH '' AS work",
+		"PRAGMA work.journal_mode=OFF", "PRAGMA work.synchronous=OFF",
+	}
+	setup = append(setup, tablesFor(opt.Schema)...)
+	setup = append(setup, workTables...)
+	if err := d.run(setup...); err != nil {
+		return nil, errors.Join(fmt.Errorf("starting the archive %s: %w", tmp, err), s.Abort())
+	}
+	return s, nil
+}
+
+// fileURI names a database file for SQLite whatever characters its path has.
+func fileURI(path string) string {
+	if abs, err := filepath.Abs(path); err == nil {
+		path = abs
+	}
+	return (&url.URL{Scheme: "file", Path: path}).String()
+}
+
+// Abort closes the stage and removes its file.
+func (s *Stage) Abort() error {
+	var err error
+	if s.db != nil {
+		err = s.db.close()
+		s.db = nil
+	}
+	return errors.Join(err, os.Remove(s.tmp))
+}
+
+// Counts are what was done so far.
+func (s *Stage) Counts() Counts { return s.counts }
+
+func (s *Stage) begin(bytes int) error {
+	if s.open && s.pending+int64(bytes) > commitBytes {
+		if err := s.commit(); err != nil {
+			return err
+		}
+	}
+	s.pending += int64(bytes)
+	if s.open {
+		return nil
+	}
+	_, err := s.db.exec("BEGIN")
+	s.open = err == nil
+	return s.wrap(err)
+}
+
+func (s *Stage) commit() error {
+	if !s.open {
+		return nil
+	}
+	s.open, s.pending = false, 0
+	_, err := s.db.exec("COMMIT")
+	return s.wrap(err)
+}
+
+func (s *Stage) wrap(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("writing the archive %s: %w", s.tmp, err)
+}
+
+func (s *Stage) stream(source int64, stream string) *streamState {
+	k := streamKey{source, stream}
+	st := s.streams[k]
+	if st == nil {
+		st = &streamState{sorted: true}
+		s.streams[k] = st
+	}
+	return st
+}
+
+// values is a list of n parenthesised groups of placeholders.
+func values(group string, n int) string {
+	return strings.TrimSuffix(strings.Repeat(group+",", n), ",")
+}
+
+// AddRows contributes rows of one stream (merge.md, section 4). stream must be
+// valid UTF-8; rows may repeat.
+func (s *Stage) AddRows(source int64, stream string, rows []Row) error {
+	st := s.stream(source, stream)
+	for len(rows) > 0 {
+		n := 0
+		size := 0
+		low := st.hasReach && rows[0].TS <= st.reach
+		for n < len(rows) && n < rowsPerInsert && (st.hasReach && rows[n].TS <= st.reach) == low {
+			size += len(rows[n].Bytes) + 64
+			n++
+		}
+		if err := s.begin(size); err != nil {
+			return err
+		}
+		add := s.addLive
+		if low {
+			add = s.addLow
+		}
+		if err := add(source, stream, rows[:n]); err != nil {
+			return err
+		}
+		rows = rows[n:]
+	}
+	return nil
+}
+
+// addLive stores rows above every segment that came so far. A repeat is left
+// out by SQLite, and only then looked at.
+func (s *Stage) addLive(source int64, stream string, rows []Row) error {
+	q, err := s.insert("INSERT OR IGNORE INTO wal VALUES ", "(?,?,?,?,?)", len(rows))
+	if err != nil {
+		return s.wrap(err)
+	}
+	s.rowVals = s.rowVals[:0]
+	var src, str any = source, stream
+	for i := range rows {
+		s.rowVals = append(s.rowVals, src, str, rows[i].TS, rows[i].WallOffset, blob(rows[i].Bytes))
+	}
+	n, err := q.exec(s.rowVals...)
+	if err != nil {
+		return s.wrap(err)
+	}
+	s.counts.Rows += n
+	if n == int64(len(rows)) {
+		return nil
+	}
+	return s.repeats("wal", source, stream, rows, int64(len(rows))-n)
+}
+
+// addLow keeps rows at or below a segment's last_ts until it is known which
+// segments stay.
+func (s *Stage) addLow(source int64, stream string, rows []Row) error {
+	q, err := s.insert("INSERT OR IGNORE INTO work.low VALUES ", "(?,?,?,?,?,?,?)", len(rows))
+	if err != nil {
+		return s.wrap(err)
+	}
+	s.rowVals = s.rowVals[:0]
+	for i := range rows {
+		s.rowVals = append(s.rowVals, source, stream, rows[i].TS, rows[i].WallOffset, blob(rows[i].Bytes),
+			int64(rows[i].Place.Conn), rows[i].Place.Offset)
+	}
+	n, err := q.exec(s.rowVals...)
+	if err != nil {
+		return s.wrap(err)
+	}
+	if n == int64(len(rows)) {
+		return nil
+	}
+	return s.repeats("work.low", source, stream, rows, int64(len(rows))-n)
+}
+
+// repeats finds which of rows were left out of table because another row has
+// their key: an equal one is held, an unequal one waits until it is known
+// whether a segment holds its time anyway.
+func (s *Stage) repeats(table string, source int64, stream string, rows []Row, left int64) error {
+	for i := range rows {
+		differs, err := s.differs(table, source, stream, rows[i])
+		if err != nil {
+			return err
+		}
+		if !differs {
+			continue
+		}
+		left--
+		if err := s.addConflict(source, stream, rows[i]); err != nil {
+			return err
+		}
+	}
+	s.counts.RowsHeld += left
+	return nil
+}
+
+// differs says that table holds another row than r at r's key.
+func (s *Stage) differs(table string, source int64, stream string, r Row) (bool, error) {
+	differs := false
+	q := "SELECT wall_offset, row FROM " + table + " WHERE source" + idColumn(table) + "=? AND stream=? AND ts=?"
+	_, err := s.db.queryOne(q, func(v []driver.Value) error {
+		differs = v[0].(int64) != r.WallOffset || !bytes.Equal(bytesOf(v[1]), r.Bytes)
+		return nil
+	}, source, stream, r.TS)
+	return differs, s.wrap(err)
+}
+
+func (s *Stage) addConflict(source int64, stream string, r Row) error {
+	h := sha256.New()
+	h.Write(binary.LittleEndian.AppendUint64(nil, uint64(r.WallOffset)))
+	h.Write(r.Bytes)
+	n, err := s.db.exec("INSERT OR IGNORE INTO work.conflict VALUES (?,?,?,?,?,?,?,?)", source, stream, r.TS, h.Sum(nil),
+		r.WallOffset, blob(r.Bytes), int64(r.Place.Conn), r.Place.Offset)
+	if n == 0 && err == nil {
+		s.counts.RowsHeld++
+	}
+	return s.wrap(err)
+}
+
+func idColumn(table string) string {
+	if table == "wal" {
+		return "_id"
+	}
+	return ""
+}
+
+func (s *Stage) insert(head, group string, n int) (*stmt, error) {
+	return s.db.prepare(head + values(group, n))
+}
+
+// blob makes an empty value an empty BLOB: the driver takes nil for NULL.
+func blob(b []byte) []byte {
+	if b == nil {
+		return []byte{}
+	}
+	return b
+}
+
+func bytesOf(v driver.Value) []byte {
+	switch b := v.(type) {
+	case []byte:
+		return b
+	case string:
+		return []byte(b)
+	}
+	return nil
+}
+
+// AddSegment contributes a segment whose check found no fault (merge.md,
+// section 3). Equal bytes are one segment: a repeat is held.
+func (s *Stage) AddSegment(source int64, stream string, g Segment) error {
+	if err := s.begin(len(g.Bytes) + len(g.CallerIndex)); err != nil {
+		return err
+	}
+	st := s.stream(source, stream)
+	var seq, hasIndex int64
+	found, err := s.db.queryOne("SELECT seq, has_index FROM work.seg WHERE source=? AND stream=? AND sha=?",
+		func(v []driver.Value) error { seq, hasIndex = v[0].(int64), v[1].(int64); return nil }, source, stream, g.SHA[:])
+	if err != nil {
+		return s.wrap(err)
+	}
+	if found {
+		s.counts.SegmentsHeld++
+		if g.HasCallerIndex && hasIndex == 0 {
+			if err := s.putIndex(source, stream, seq, g.CallerIndex); err != nil {
+				return err
+			}
+			_, err = s.db.exec("UPDATE work.seg SET has_index=1 WHERE source=? AND stream=? AND sha=?", source, stream, g.SHA[:])
+		}
+		return s.wrap(err)
+	}
+	seq = st.nextSeq
+	st.nextSeq++
+	if seq > 0 && g.FirstTS <= st.lastTS {
+		st.sorted = false
+	}
+	st.lastTS = max(st.lastTS, g.LastTS)
+	if seq == 0 {
+		st.lastTS = g.LastTS
+	}
+	if g.Check.Proved && (!st.hasReach || g.LastTS > st.reach) {
+		st.reach, st.hasReach = g.LastTS, true
+	}
+	cols := "INSERT INTO segments(source_id, stream, seq, rows, first_ts, last_ts, bytes) VALUES (?,?,?,?,?,?,?)"
+	if _, err := s.db.exec(cols, source, stream, seq, int64(g.Rows), g.FirstTS, g.LastTS, blob(g.Bytes)); err != nil {
+		return s.wrap(err)
+	}
+	if g.HasCallerIndex {
+		if err := s.putIndex(source, stream, seq, g.CallerIndex); err != nil {
+			return err
+		}
+		hasIndex = 1
+	}
+	proved, distincts := int64(0), int64(0)
+	if g.Check.Proved {
+		proved, distincts = 1, int64(g.Check.Distinct)
+	}
+	_, err = s.db.exec("INSERT INTO work.seg VALUES (?,?,?,?,?,?,?,?,?,?,?,?)", source, stream, g.SHA[:], seq, int64(g.Rows),
+		g.FirstTS, g.LastTS, proved, distincts, int64(g.Place.Conn), g.Place.Offset, hasIndex)
+	return s.wrap(err)
+}
+
+func (s *Stage) putIndex(source int64, stream string, seq int64, b []byte) error {
+	q := "INSERT INTO segment_indexes VALUES (?,?,?,?)"
+	args := []any{source, stream, seq, blob(b)}
+	if s.opt.Schema == SchemaOld {
+		q = "UPDATE segments SET caller_index=? WHERE source_id=? AND stream=? AND seq=?"
+		args = []any{blob(b), source, stream, seq}
+	}
+	_, err := s.db.exec(q, args...)
+	return s.wrap(err)
+}
+
+// AddIndex contributes an index entry (merge.md, section 5). pos orders the
+// entries of one connection.
+func (s *Stage) AddIndex(source int64, stream string, ts int64, b []byte, conn int, pos int64) error {
+	if err := s.begin(len(b) + 64); err != nil {
+		return err
+	}
+	sha := sha256.Sum256(b)
+	if _, err := s.db.exec("INSERT OR IGNORE INTO work.entry(source,stream,ts,sha,blob) VALUES (?,?,?,?,?)", source, stream, ts, sha[:], blob(b)); err != nil {
+		return s.wrap(err)
+	}
+	_, err := s.db.exec(`INSERT INTO work.entry_in SELECT id, ?, 1, ? FROM work.entry WHERE source=? AND stream=? AND ts=? AND sha=?
+		ON CONFLICT DO UPDATE SET n=n+1`, int64(conn), pos, source, stream, ts, sha[:])
+	return s.wrap(err)
+}
+
+// AddClock contributes a clock observation (merge.md, section 5): of a source's
+// connections the oldest one's stays, and in one connection the first.
+func (s *Stage) AddClock(source, ts, offsetNs int64, conn int) error {
+	if err := s.begin(32); err != nil {
+		return err
+	}
+	_, err := s.db.exec(`INSERT INTO work.clock VALUES (?,?,?,?) ON CONFLICT DO UPDATE
+		SET offset_ns=excluded.offset_ns, conn=excluded.conn WHERE conn<>excluded.conn`, source, ts, offsetNs, int64(conn))
+	return s.wrap(err)
+}
+
+// CountQuarantined counts a segment that was set aside before it came here.
+func (s *Stage) CountQuarantined() { s.counts.SegmentsQuarantined++ }
+
+// StreamSummary is what the archive holds of one stream.
+type StreamSummary struct {
+	Stream         string
+	Segments, Rows int64
+	// Sealed and Live are the first and last time of the segments and of the
+	// live rows, nil without any.
+	Sealed, Live *[2]int64
+}
+
+// Streams gives what the archive holds of a source, in order of name. It is
+// called after Resolve.
+func (s *Stage) Streams(source int64) ([]StreamSummary, error) {
+	all := map[string]*StreamSummary{}
+	get := func(name string) *StreamSummary {
+		if all[name] == nil {
+			all[name] = &StreamSummary{Stream: name}
+		}
+		return all[name]
+	}
+	err := s.db.query("SELECT stream, count(*), min(first_ts), max(last_ts) FROM segments WHERE source_id=? GROUP BY stream", func(v []driver.Value) error {
+		x := get(v[0].(string))
+		x.Segments, x.Sealed = v[1].(int64), &[2]int64{v[2].(int64), v[3].(int64)}
+		return nil
+	}, source)
+	if err != nil {
+		return nil, s.wrap(err)
+	}
+	err = s.db.query("SELECT stream, count(*), min(ts), max(ts) FROM wal WHERE source_id=? GROUP BY stream", func(v []driver.Value) error {
+		x := get(v[0].(string))
+		x.Rows, x.Live = v[1].(int64), &[2]int64{v[2].(int64), v[3].(int64)}
+		return nil
+	}, source)
+	if err != nil {
+		return nil, s.wrap(err)
+	}
+	out := make([]StreamSummary, 0, len(all))
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		out = append(out, *all[name])
+	}
+	return out, nil
+}
+
+// Covered says that the segments that stay reach over all of the time from
+// from to to: their publisher sealed what was in it.
+func (s *Stage) Covered(source int64, stream string, from, to int64) (bool, error) {
+	covered := false
+	_, err := s.db.queryOne("SELECT min(first_ts), max(last_ts) FROM segments WHERE source_id=? AND stream=? AND last_ts>=? AND first_ts<=?",
+		func(v []driver.Value) error {
+			if v[0] != nil {
+				covered = v[0].(int64) <= from && v[1].(int64) >= to
+			}
+			return nil
+		}, source, stream, from, to)
+	return covered, s.wrap(err)
+}

@@ -1,0 +1,568 @@
+package replay
+
+// This file is the rebuild: connections are read in the common order, newest
+// first, and what the rules let through goes to the stage through a bounded
+// queue, with the checks of segments done beside it.
+
+import (
+	"crypto/sha256"
+	"errors"
+	"io"
+	"os"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+
+	"wiretape/replay/archive"
+	"wiretape/replay/segment"
+	"wiretape/wire"
+	"wiretape/wire/dendro"
+)
+
+const (
+	// batchRows and batchBytes are how many rows are gathered before they go
+	// to SQLite: enough that streams which alternate row by row come in runs.
+	batchRows  = 8192
+	batchBytes = 4 << 20
+	// queueBytes is how much may lie between reading and writing; one frame
+	// that is larger passes alone.
+	queueBytes = 24 << 20
+)
+
+type builder struct {
+	opt     Options
+	report  *Report
+	sources *registry
+	conns   []*connection
+	stage   *archive.Stage
+	aside   *quarantine
+	mu      sync.Mutex // report and aside: the writer and the reader share them
+
+	// reading
+	pass    int
+	batch   *batch
+	queue   chan *batch
+	room    *budget
+	workers chan struct{}
+	stop    chan struct{} // closed when the writer failed
+	seen    map[string]struct{}
+	names   map[string]string
+	read    int64
+	total   int64
+}
+
+// batch is a piece of work for the writer, in the order of its connection.
+type batch struct {
+	groups  []group
+	byKey   map[groupKey]int
+	arena   []byte
+	rows    int
+	bytes   int
+	indexes []indexItem
+	clocks  []clockItem
+	seg     *segItem
+	size    int64 // held of the budget
+}
+
+type groupKey struct {
+	src    *source
+	stream string
+}
+
+type group struct {
+	groupKey
+	rows []archive.Row
+}
+
+type indexItem struct {
+	src    *source
+	stream string
+	ts     int64
+	blob   []byte
+	rank   int
+	pos    int64
+}
+
+type clockItem struct {
+	src        *source
+	ts, offset int64
+	rank       int
+}
+
+type segItem struct {
+	p      *part
+	stream string
+	s      archive.Segment
+	done   chan struct{}
+	// refused: the decoder reported it already, and no policy keeps it.
+	refused bool
+}
+
+func (b *builder) addAll(fs []wire.Finding) {
+	for _, f := range fs {
+		b.report.add(f)
+	}
+}
+
+func (b *builder) segmentOptions() segment.Options {
+	return segment.Options{Depth: b.opt.Check, DecodedLimit: segment.DefaultDecodedLimit}
+}
+
+func (b *builder) build() (err error) {
+	for _, c := range b.conns {
+		b.total += c.length()
+	}
+	order, passes := b.conns, 1
+	if len(b.conns) > 1 {
+		b.total *= 2
+		o := b.segmentOptions()
+		o.Depth = max(o.Depth, segment.DepthRows)
+		for _, c := range b.conns {
+			if err := walk(c, b.sources, surveyor{o}, b.progress); err != nil {
+				return err
+			}
+		}
+		order, passes = b.sources.rank(b.conns)
+		b.total += int64(passes-1) * b.total / 2
+	}
+	b.aside = newQuarantine(b)
+	b.stage, err = archive.NewStage(b.opt.Archive, archive.Options{Schema: b.opt.Schema, Segment: b.segmentOptions()}, b.aside)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, b.aside.abort())
+			if e := b.stage.Abort(); e != nil && !errors.Is(e, os.ErrNotExist) {
+				err = errors.Join(err, e)
+			}
+		}
+	}()
+	if err := b.contribute(order, passes); err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(b.conns, func(c *connection) bool { return c.refused == nil }) {
+		return &ErrRefused{Finding: *b.conns[0].refused}
+	}
+	if err := b.stage.Resolve(); err != nil {
+		return err
+	}
+	rows, err := b.conclude()
+	if err != nil {
+		return err
+	}
+	doc := b.report.document()
+	doc.CreatedWallNs = time.Now().UnixNano() / 1e6 * 1e6
+	if err := b.aside.finish(); err != nil {
+		return err
+	}
+	return b.stage.Finish(rows, doc)
+}
+
+func (b *builder) progress(n int64) {
+	b.read += n
+	if b.opt.Progress != nil {
+		b.opt.Progress(Progress{Read: b.read, Total: b.total, Frames: b.report.Counts.Frames})
+	}
+}
+
+// contribute reads all connections and writes what they contribute.
+func (b *builder) contribute(order []*connection, passes int) error {
+	b.queue = make(chan *batch, 64)
+	b.room = newBudget(queueBytes)
+	b.workers = make(chan struct{}, max(1, runtime.GOMAXPROCS(0)))
+	b.stop = make(chan struct{})
+	b.names = map[string]string{}
+	done := make(chan error, 1)
+	go func() {
+		var failed error
+		for x := range b.queue {
+			if failed == nil {
+				if failed = b.write(x); failed != nil {
+					close(b.stop)
+				}
+			}
+			b.room.give(x.size)
+		}
+		done <- failed
+	}()
+	var err error
+	for b.pass = 0; b.pass < passes && err == nil; b.pass++ {
+		for _, c := range order {
+			if err = walk(c, b.sources, b, b.progress); err != nil {
+				break
+			}
+		}
+	}
+	if err == nil {
+		err = b.flush(nil)
+	}
+	close(b.queue)
+	if werr := <-done; werr != nil {
+		return werr
+	}
+	return err
+}
+
+var errStopped = errors.New("writing failed")
+
+// flush sends what is gathered, and a segment behind it.
+func (b *builder) flush(seg *segItem) error {
+	x := b.batch
+	b.batch = nil
+	if x == nil {
+		if seg == nil {
+			return nil
+		}
+		x = &batch{}
+	}
+	x.seg = seg
+	x.size = int64(x.bytes) + int64(x.rows)*64
+	if seg != nil {
+		x.size += int64(len(seg.s.Bytes))
+	}
+	if !b.room.take(x.size, b.stop) {
+		return errStopped
+	}
+	select {
+	case b.queue <- x:
+		return nil
+	case <-b.stop:
+		return errStopped
+	}
+}
+
+func (b *builder) gather() *batch {
+	if b.batch == nil {
+		b.batch = &batch{byKey: map[groupKey]int{}, arena: make([]byte, 0, batchBytes/4)}
+	}
+	return b.batch
+}
+
+// keep copies bytes into the batch's arena, which may move: what is kept
+// before stays valid in the old one.
+func (x *batch) keep(p []byte) []byte {
+	if cap(x.arena)-len(x.arena) < len(p) {
+		x.arena = make([]byte, 0, max(len(p), batchBytes/4))
+	}
+	x.bytes += len(p)
+	at := len(x.arena)
+	x.arena = append(x.arena, p...)
+	return x.arena[at:len(x.arena):len(x.arena)]
+}
+
+// intern gives a stream's name as one string for all its rows.
+func (b *builder) intern(stream []byte) string {
+	if s, ok := b.names[string(stream)]; ok {
+		return s
+	}
+	if len(b.names) >= maxNames {
+		clear(b.names)
+	}
+	s := string(stream)
+	b.names[s] = s
+	return s
+}
+
+// maxNames bounds the interned names of streams.
+const maxNames = 1 << 16
+
+// mine says that p's source is contributed in this pass, and in another one its
+// facts were noted already.
+func (b *builder) mine(p *part) bool { return p.src.own == b.pass }
+
+func (b *builder) write(x *batch) error {
+	for i := range x.groups {
+		g := &x.groups[i]
+		if err := b.stage.AddRows(g.src.id, g.stream, g.rows); err != nil {
+			return err
+		}
+	}
+	for _, e := range x.indexes {
+		if err := b.stage.AddIndex(e.src.id, e.stream, e.ts, e.blob, e.rank, e.pos); err != nil {
+			return err
+		}
+	}
+	for _, o := range x.clocks {
+		if err := b.stage.AddClock(o.src.id, o.ts, o.offset, o.rank); err != nil {
+			return err
+		}
+	}
+	if x.seg == nil {
+		return nil
+	}
+	<-x.seg.done
+	return b.writeSegment(x.seg)
+}
+
+func (b *builder) writeSegment(g *segItem) error {
+	b.aside.unchecked(g)
+	if g.refused {
+		b.stage.CountQuarantined()
+		return b.aside.keepSegment(g.p.src.id, g.stream, g.s, g.s.Check.Findings[0].Kind, g.s.Check.Findings)
+	}
+	if !g.s.Check.Sound() {
+		f := g.s.Check.Findings[0]
+		switch b.opt.OnBadSegment {
+		case Refuse:
+			b.aside.report(g, f)
+			return &ErrRefused{Finding: f}
+		case Keep:
+			b.aside.report(g, f)
+			g.s.Check.Proved = false
+		default:
+			b.stage.CountQuarantined()
+			return b.aside.Segment(g.p.src.id, g.stream, g.s, f.Kind)
+		}
+	}
+	return b.stage.AddSegment(g.p.src.id, g.stream, g.s)
+}
+
+// visitor
+
+func (b *builder) frame(c *connection, u wire.Unit, out *dendro.Outcome) {
+	if b.pass > 0 {
+		return
+	}
+	n := &b.report.Counts
+	n.Frames++
+	switch out.Disposition {
+	case dendro.Refused, dendro.Unknown:
+		n.FramesRefused++
+	case dendro.UnknownKind:
+		n.KindsSkipped++
+	}
+}
+
+func (b *builder) found(f wire.Finding) {
+	if b.pass > 0 {
+		return
+	}
+	b.mu.Lock()
+	b.report.add(f)
+	b.mu.Unlock()
+}
+
+func (b *builder) handshake(p *part, h *dendro.Handshake) error {
+	if !b.mine(p) {
+		return nil
+	}
+	p.open(h)
+	if v := b.opt.Encoder; v != "" && p.handshake.Encoder != v {
+		return &ErrRefused{Finding: wire.Finding{Kind: KindEncoder, Connection: p.conn.ID, Want: v, Got: p.handshake.Encoder,
+			Message: "source " + wire.SafeText(p.src.uuid, 64) + " names the encoder \"" + wire.SafeText(p.handshake.Encoder, 64) + "\", wanted \"" + v + "\""}}
+	}
+	return nil
+}
+
+func (b *builder) update(p *part, u *dendro.SourceUpdate) error {
+	if b.mine(p) {
+		p.update(u)
+		b.report.Counts.SourceUpdates++
+	}
+	return nil
+}
+
+func (b *builder) index(p *part, x *dendro.Index, off int64) error {
+	if !b.mine(p) {
+		return nil
+	}
+	t := b.gather()
+	t.indexes = append(t.indexes, indexItem{p.src, b.intern(x.Stream), x.TS, t.keep(x.Blob), p.rank, p.pos})
+	p.pos++
+	t.rows++
+	return b.flushFull()
+}
+
+func (b *builder) clock(p *part, o *dendro.ClockOffset) error {
+	if !b.mine(p) {
+		return nil
+	}
+	p.newest.saw(o.TS)
+	t := b.gather()
+	t.clocks = append(t.clocks, clockItem{p.src, o.TS, o.OffsetNs, p.rank})
+	t.rows++
+	return b.flushFull()
+}
+
+func (b *builder) rows(p *part, r *dendro.Rows, off int64) error {
+	if !b.mine(p) {
+		return nil
+	}
+	for row := range r.All() {
+		t := b.gather()
+		k := groupKey{p.src, b.intern(row.Stream)}
+		i, ok := t.byKey[k]
+		if !ok {
+			i = len(t.groups)
+			t.byKey[k] = i
+			t.groups = append(t.groups, group{groupKey: k})
+		}
+		p.newest.saw(row.TS)
+		p.spanOf(k.stream, row.TS).row(row.TS)
+		g := &t.groups[i]
+		g.rows = append(g.rows, archive.Row{TS: row.TS, WallOffset: row.WallOffset, Bytes: t.keep(row.Row),
+			Place: archive.Place{Conn: p.conn.number, Offset: off}})
+		t.rows++
+		if err := b.flushFull(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *builder) flushFull() error {
+	if b.batch.rows < batchRows && b.batch.bytes < batchBytes {
+		return nil
+	}
+	return b.flush(nil)
+}
+
+func (b *builder) skipped(p *part, r *dendro.Rows, off int64) error {
+	if !b.mine(p) {
+		return nil
+	}
+	b.report.Counts.RowsSkipped += int64(r.Count)
+	l := Loss{Kind: dendro.KindRowsSkipped, Connection: p.conn.ID, Offset: off, Rows: int64(r.Count)}
+	for row := range r.All() {
+		l.widen(row.TS)
+	}
+	p.lose(l)
+	return nil
+}
+
+func (b *builder) gap(p *part, missing uint64, r *dendro.Rows, off int64) {
+	if !b.mine(p) {
+		return
+	}
+	b.report.Counts.Gaps++
+	l := Loss{Kind: dendro.KindGap, Connection: p.conn.ID, Offset: off, Intervals: missing}
+	if p.newest.has {
+		l.widen(p.newest.ts)
+	}
+	for row := range r.All() {
+		l.widen(row.TS)
+		break
+	}
+	p.lose(l)
+}
+
+func (b *builder) lost(c *connection, p *part, why string, off int64) {
+	for _, s := range b.sources.list {
+		for _, q := range s.parts {
+			if q.conn == c && (p == nil || p == q) && b.mine(q) {
+				l := Loss{Kind: why, Connection: c.ID, Offset: off}
+				if q.newest.has {
+					l.widen(q.newest.ts)
+				}
+				q.lose(l)
+			}
+		}
+	}
+}
+
+func (b *builder) segment(p *part, s *dendro.Segment, off int64) error {
+	if !b.mine(p) {
+		return nil
+	}
+	g := b.segItem(p, s, off)
+	select {
+	case b.workers <- struct{}{}:
+	case <-b.stop:
+		return errStopped
+	}
+	o := b.segmentOptions()
+	known, ok := p.conn.checked[off]
+	ok = ok && o.Depth >= segment.DepthRows
+	go func() {
+		g.s.SHA = sha256.Sum256(g.s.Bytes)
+		if g.s.Check = known; !ok {
+			g.s.Check = checkSegment(&g.s, o)
+		}
+		close(g.done)
+		<-b.workers
+	}()
+	return b.flush(g)
+}
+
+// refusedSegment sets the bytes of a segment aside whose claim can't be.
+func (b *builder) refusedSegment(p *part, s *dendro.Segment, f wire.Finding, off int64) error {
+	if !b.mine(p) {
+		return nil
+	}
+	g := b.segItem(p, s, off)
+	f.Offset = 0
+	g.s.SHA = sha256.Sum256(g.s.Bytes)
+	g.s.Check = segment.Result{Findings: []wire.Finding{f}}
+	g.refused = true
+	close(g.done)
+	return b.flush(g)
+}
+
+func (b *builder) segItem(p *part, s *dendro.Segment, off int64) *segItem {
+	return &segItem{p: p, stream: b.intern(s.Stream), done: make(chan struct{}), s: archive.Segment{
+		Rows: s.Rows, FirstTS: s.FirstTS, LastTS: s.LastTS, Bytes: slices.Clone(s.Bytes),
+		CallerIndex: slices.Clone(s.CallerIndex), HasCallerIndex: s.HasCallerIndex,
+		Place: archive.Place{Conn: p.conn.number, Offset: off}}}
+}
+
+func checkSegment(s *archive.Segment, o segment.Options) segment.Result {
+	return segment.Check(s.Bytes, segment.Claim{Rows: s.Rows, FirstTS: s.FirstTS, LastTS: s.LastTS}, o)
+}
+
+// budget is a number of bytes that may be under way.
+type budget struct {
+	mu   sync.Mutex
+	free int64
+	all  int64
+	wake chan struct{}
+}
+
+func newBudget(n int64) *budget { return &budget{free: n, all: n, wake: make(chan struct{}, 1)} }
+
+// take waits until n bytes are free, or until nothing is under way.
+func (b *budget) take(n int64, stop <-chan struct{}) bool {
+	for {
+		b.mu.Lock()
+		ok := b.free >= n || b.free == b.all
+		if ok {
+			b.free -= n
+		}
+		b.mu.Unlock()
+		if ok {
+			return true
+		}
+		select {
+		case <-b.wake:
+		case <-stop:
+			return false
+		}
+	}
+}
+
+func (b *budget) give(n int64) {
+	b.mu.Lock()
+	b.free += n
+	b.mu.Unlock()
+	select {
+	case b.wake <- struct{}{}:
+	default:
+	}
+}
+
+// hash is the SHA-256 of all bytes of the connection, found out at first use.
+// Bytes that can't be read are left out: reading reports them.
+func (c *connection) hash() []byte {
+	if c.sha != nil {
+		return c.sha
+	}
+	h := sha256.New()
+	for _, run := range c.Runs() {
+		src, _ := run.Open()
+		_, _ = io.Copy(h, src)
+		_ = src.Close()
+	}
+	c.sha = h.Sum(nil)
+	return c.sha
+}

@@ -1,0 +1,200 @@
+package replay
+
+// This file draws the conclusions of a rebuild when all is read: the rows of
+// `sources` (merge.md, section 2), what is missing, and what of that other
+// captured data makes good.
+
+import (
+	"cmp"
+	"iter"
+	"maps"
+	"slices"
+
+	"wiretape/capture"
+	"wiretape/replay/archive"
+	"wiretape/wire"
+	"wiretape/wire/dendro"
+)
+
+func mapsKeys[V any](m map[string]V) iter.Seq[string] { return maps.Keys(m) }
+
+// other notes a connection that a dendro rebuild has no use for.
+func (r *Report) other(c *capture.Connection) {
+	r.Inputs = append(r.Inputs, ReportInput{ID: c.ID, Protocol: c.Protocol, Bytes: (&connection{Connection: c}).length()})
+	r.add(wire.Finding{Kind: "other-protocol", Connection: c.ID, Got: c.Protocol,
+		Message: "connection of another protocol (" + wire.SafeText(c.Protocol, 20) + "), not used for this archive"})
+}
+
+// conclude fills the report and gives the rows of `sources`.
+func (b *builder) conclude() ([]archive.Source, error) {
+	r := b.report
+	n := b.stage.Counts()
+	c := &r.Counts
+	c.Rows, c.RowsHeld, c.RowsConflicting = n.Rows, n.RowsHeld, n.RowsConflicting
+	c.RowsBelowWatermark, c.RowsSuperseded = n.RowsBelowWatermark, n.RowsSuperseded
+	c.Segments, c.SegmentsHeld, c.SegmentsQuarantined = n.Segments, n.SegmentsHeld, n.SegmentsQuarantined
+	c.IndexEntries, c.ClockOffsets = n.IndexEntries, n.ClockOffsets
+	c.Sources = int64(len(b.sources.list))
+	for _, conn := range b.conns {
+		c.Bytes += conn.length()
+		r.Inputs = append(r.Inputs, ReportInput{ID: conn.ID, Protocol: conn.Protocol, Bytes: conn.length(), Clean: conn.clean, Used: true})
+	}
+	slices.SortFunc(r.Inputs, func(a, b ReportInput) int { return cmp.Compare(a.ID, b.ID) })
+	rows := make([]archive.Source, 0, len(b.sources.list))
+	taken := map[string]bool{}
+	for _, s := range b.sources.list {
+		streams, err := b.stage.Streams(s.id)
+		if err != nil {
+			return nil, err
+		}
+		if err := b.interruptions(s); err != nil {
+			return nil, err
+		}
+		whole, err := b.heal(s)
+		if err != nil {
+			return nil, err
+		}
+		newest, oldest := s.parts[0], s.parts[len(s.parts)-1]
+		b.compare(s)
+		complete := newest.handshake.Complete && newest.conn.clean && whole
+		rs := ReportSource{UUID: s.uuid, Minted: s.minted, Labels: newest.labels, Encoder: newest.metadata["encoder"],
+			Complete: complete, Streams: streamsOf(streams)}
+		for _, p := range s.parts {
+			rs.Losses = append(rs.Losses, p.losses...)
+			rs.LossesOmitted += p.moreLoss
+		}
+		slices.SortStableFunc(rs.Losses, func(a, b Loss) int {
+			return cmp.Or(cmp.Compare(a.Connection, b.Connection), cmp.Compare(a.Offset, b.Offset), cmp.Compare(a.Stream, b.Stream))
+		})
+		r.Source = append(r.Source, rs)
+		uuid := s.uuid
+		if taken[uuid] {
+			// Sources kept apart that share a uuid: an archive holds one of each.
+			uuid = archive.UUIDFrom([]byte(s.key), []byte(uuid))
+		}
+		taken[uuid] = true
+		rows = append(rows, archive.Source{ID: s.id, UUID: uuid, Labels: newest.labels, Metadata: newest.metadata,
+			ClockAnchorWallNs: oldest.handshake.ClockAnchorWallNs, Complete: complete})
+	}
+	slices.SortStableFunc(r.Source, func(a, b ReportSource) int { return cmp.Compare(a.UUID, b.UUID) })
+	return rows, nil
+}
+
+func streamsOf(in []archive.StreamSummary) []ReportStream {
+	out := []ReportStream{}
+	for _, s := range in {
+		out = append(out, ReportStream{Stream: s.Stream, Segments: s.Segments, Rows: s.Rows, Sealed: s.Sealed, Live: s.Live})
+	}
+	return out
+}
+
+// compare reports what the connections of a source say differently.
+func (b *builder) compare(s *source) {
+	newest, oldest := s.parts[0], s.parts[len(s.parts)-1]
+	for _, p := range s.parts {
+		if a, z := p.handshake.Encoder, newest.handshake.Encoder; a != z {
+			b.report.add(wire.Finding{Kind: KindEncoder, Connection: p.conn.ID, Field: "encoder", Want: z, Got: a,
+				Message: "source " + quote(s.uuid) + " names the encoder " + quote(a) + " here and " + quote(z) + " on its newest connection " + p.src.parts[0].conn.ID,
+				Cost:    "one reader may not read all of it"})
+		}
+		if a, z := p.handshake.ClockAnchorWallNs, oldest.handshake.ClockAnchorWallNs; a != z {
+			b.report.add(wire.Finding{Kind: KindAnchor, Connection: p.conn.ID, Field: "clock_anchor_wall_ns", Want: wire.Itoa(z), Got: wire.Itoa(a),
+				Message: "source " + quote(s.uuid) + " has another clock anchor here than on its oldest connection " + oldest.conn.ID})
+		}
+	}
+}
+
+// interruptions are the times between two connections of a source that neither
+// covers: what was observed then is in no capture.
+func (b *builder) interruptions(s *source) error {
+	for i := len(s.parts) - 1; i > 0; i-- {
+		older, younger := s.parts[i], s.parts[i-1]
+		for _, stream := range slices.Sorted(maps.Keys(older.streams)) {
+			o, y := older.streams[stream], younger.streams[stream]
+			if y == nil || y.first <= o.last {
+				continue
+			}
+			// A step no longer than the stream's own steps is no interruption.
+			if y.first-o.last <= max(o.step, y.step) {
+				continue
+			}
+			covered, err := b.stage.Covered(s.id, stream, o.last, y.first)
+			if err != nil {
+				return err
+			}
+			if covered {
+				continue
+			}
+			from, to := o.last, y.first
+			older.lose(Loss{Kind: KindInterruption, Connection: older.conn.ID, Offset: older.conn.end(), From: &from, To: &to, Stream: stream})
+			b.report.add(wire.Finding{Kind: KindInterruption, Connection: older.conn.ID, Offset: older.conn.end(), Field: "stream",
+				Message: "stream " + quote(stream) + " has nothing between " + wire.Itoa(from) + " and " + wire.Itoa(to) +
+					", the time between this connection and the next, " + younger.conn.ID,
+				Cost: "what was observed then is in no capture"})
+		}
+	}
+	return nil
+}
+
+// heal finds the losses that other captured data makes good, and says whether
+// nothing is missing of the source.
+func (b *builder) heal(s *source) (whole bool, err error) {
+	whole = true
+	for _, p := range s.parts {
+		whole = whole && p.moreLoss == 0
+		for i := range p.losses {
+			l := &p.losses[i]
+			if l.Kind != KindInterruption {
+				if l.Healed, err = b.healed(s, p, l); err != nil {
+					return false, err
+				}
+			}
+			whole = whole && l.Healed
+		}
+	}
+	return whole, nil
+}
+
+func (b *builder) healed(s *source, p *part, l *Loss) (bool, error) {
+	if l.From == nil || l.To == nil || len(p.streams) == 0 {
+		return false, nil
+	}
+	from, to := *l.From, *l.To
+	for _, q := range s.parts {
+		if q != p && q.covers(from, to) {
+			return true, nil
+		}
+	}
+	if from == to && l.Kind != dendro.KindRowsSkipped {
+		// A loss at the end of a connection has no end of its own.
+		return false, nil
+	}
+	for stream := range p.streams {
+		ok, err := b.stage.Covered(s.id, stream, from, to)
+		if err != nil || !ok {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// covers says that the connection has live rows of the whole time from a to z
+// and no loss in it.
+func (p *part) covers(a, z int64) bool {
+	first, last, any := int64(0), int64(0), false
+	for _, sp := range p.streams {
+		if !any {
+			first, last, any = sp.first, sp.last, true
+		}
+		first, last = min(first, sp.first), max(last, sp.last)
+	}
+	if !any || first > a || last < z || p.moreLoss > 0 || last == z && a == z {
+		return false
+	}
+	for _, l := range p.losses {
+		if l.From == nil || l.To == nil || *l.From <= z && a <= *l.To {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,286 @@
+package replay
+
+// This file keeps what can't be in the archive, with its bytes: in
+// OUT.quarantine/ beside it, written under another name until the rebuild is
+// done.
+
+import (
+	"bufio"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"wiretape/replay/archive"
+	"wiretape/wire"
+)
+
+const (
+	quarantineSuffix = ".quarantine"
+	rowsFile         = "rows.jsonl"
+)
+
+// quarantine implements archive.SetAside.
+type quarantine struct {
+	b     *builder
+	final string
+	tmp   string
+	made  bool
+	rows  *os.File
+	buf   *bufio.Writer
+}
+
+func newQuarantine(b *builder) *quarantine {
+	final := b.opt.Archive + quarantineSuffix
+	return &quarantine{b: b, final: final, tmp: final + archive.Suffix}
+}
+
+// asideSegment is the note beside a segment that was set aside.
+type asideSegment struct {
+	Kind       string          `json:"kind"`
+	Source     string          `json:"source"`
+	Stream     string          `json:"stream"`
+	Rows       uint64          `json:"rows"`
+	FirstTS    int64           `json:"first_ts"`
+	LastTS     int64           `json:"last_ts"`
+	Length     int             `json:"length"`
+	SHA256     string          `json:"sha256"`
+	Connection string          `json:"connection"`
+	Offset     int64           `json:"offset"`
+	Findings   []reportFinding `json:"findings,omitempty"`
+	Caller     string          `json:"caller_index_base64,omitempty"`
+	HasCaller  bool            `json:"has_caller_index,omitempty"`
+}
+
+// asideRow is one line of rows.jsonl.
+type asideRow struct {
+	Kind       string `json:"kind"`
+	Source     string `json:"source"`
+	Stream     string `json:"stream"`
+	TS         int64  `json:"ts"`
+	WallOffset int64  `json:"wall_offset"`
+	Row        string `json:"row_base64"`
+	SHA256     string `json:"sha256"`
+	Connection string `json:"connection,omitempty"`
+	Offset     *int64 `json:"offset,omitempty"`
+}
+
+func (q *quarantine) create() error {
+	if q.made {
+		return nil
+	}
+	if err := os.RemoveAll(q.tmp); err != nil {
+		return fmt.Errorf("removing what an earlier run left: %w", err)
+	}
+	if err := os.Mkdir(q.tmp, 0o700); err != nil {
+		return fmt.Errorf("setting aside: %w", err)
+	}
+	q.made = true
+	return nil
+}
+
+func (q *quarantine) source(id int64) *source { return q.b.sources.list[id-1] }
+
+func (q *quarantine) connection(number int) *connection {
+	if number < 0 || number >= len(q.b.conns) {
+		return nil
+	}
+	return q.b.conns[number]
+}
+
+// place fills in where a finding lies.
+func (q *quarantine) place(f wire.Finding, p archive.Place) wire.Finding {
+	f.Offset = p.Offset
+	if c := q.connection(p.Conn); c != nil {
+		return c.locate(f)
+	}
+	return f
+}
+
+func (q *quarantine) add(f wire.Finding) {
+	q.b.mu.Lock()
+	q.b.report.add(f)
+	q.b.mu.Unlock()
+}
+
+// report adds a finding about a segment, at its frame.
+func (q *quarantine) report(g *segItem, f wire.Finding) {
+	within := f.Offset
+	f = q.place(f, g.s.Place)
+	if within > 0 {
+		f.Message += " (byte " + wire.Itoa(within) + " of the segment)"
+	}
+	f.Message = "segment of stream " + quote(g.stream) + ": " + f.Message
+	q.add(f)
+}
+
+// unchecked notes what could not be checked; it is no fault.
+func (q *quarantine) unchecked(g *segItem) {
+	if len(g.s.Check.Unchecked) == 0 {
+		return
+	}
+	q.b.mu.Lock()
+	defer q.b.mu.Unlock()
+	for _, why := range g.s.Check.Unchecked {
+		q.b.report.note(why)
+	}
+}
+
+func quote(s string) string { return `"` + wire.SafeText(s, 80) + `"` }
+
+// Segment sets a segment aside and reports why.
+func (q *quarantine) Segment(src int64, stream string, s archive.Segment, why string) error {
+	found := s.Check.Findings
+	if len(found) == 0 {
+		f := wire.Finding{Kind: why, Message: "overlaps another segment that holds more, and has timestamps that none of those that stay has",
+			Cost: "its rows that no other segment has can't be in the archive; the bytes are set aside"}
+		if why == archive.KindSegmentUnproved {
+			f.Message = "can't be proved to hold the rows that it would hide"
+			f.Cost = "the bytes are set aside"
+		}
+		found = []wire.Finding{f}
+	}
+	for i := range found {
+		if found[i].Cost == "" {
+			found[i].Cost = "the segment is set aside with its bytes"
+		}
+		q.report(&segItem{stream: stream, s: s}, found[i])
+	}
+	return q.keepSegment(src, stream, s, why, found)
+}
+
+// keepSegment writes a segment's bytes and a note.
+func (q *quarantine) keepSegment(src int64, stream string, s archive.Segment, why string, found []wire.Finding) error {
+	if err := q.create(); err != nil {
+		return err
+	}
+	sum := hex.EncodeToString(s.SHA[:])
+	name := filepath.Join(q.tmp, "segment-"+sum)
+	note := asideSegment{Kind: why, Source: q.source(src).uuid, Stream: stream, Rows: s.Rows, FirstTS: s.FirstTS, LastTS: s.LastTS,
+		Length: len(s.Bytes), SHA256: sum, Offset: s.Place.Offset,
+		Caller: base64.StdEncoding.EncodeToString(s.CallerIndex), HasCaller: s.HasCallerIndex}
+	if c := q.connection(s.Place.Conn); c != nil {
+		note.Connection = c.ID
+	}
+	for _, f := range found {
+		note.Findings = append(note.Findings, reportFinding(f))
+	}
+	text, err := json.MarshalIndent(note, "", "  ")
+	if err != nil {
+		return err
+	}
+	// Equal bytes that were offered twice get one file and two notes.
+	if err := writeNew(name+".parquet", s.Bytes); err != nil && !errors.Is(err, os.ErrExist) {
+		return fmt.Errorf("setting a segment aside: %w", err)
+	}
+	for n := 1; ; n++ {
+		path := name + ".json"
+		if n > 1 {
+			path = fmt.Sprintf("%s-%d.json", name, n)
+		}
+		err := writeNew(path, append(text, '\n'))
+		if err == nil {
+			return nil
+		}
+		if !errors.Is(err, os.ErrExist) {
+			return fmt.Errorf("setting a segment aside: %w", err)
+		}
+	}
+}
+
+func writeNew(path string, b []byte) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(b)
+	return errors.Join(err, f.Sync(), f.Close())
+}
+
+// Row sets a row aside.
+func (q *quarantine) Row(src int64, stream string, r archive.Row, why string) error {
+	if err := q.create(); err != nil {
+		return err
+	}
+	if q.rows == nil {
+		f, err := os.OpenFile(filepath.Join(q.tmp, rowsFile), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+		if err != nil {
+			return fmt.Errorf("setting a row aside: %w", err)
+		}
+		q.rows, q.buf = f, bufio.NewWriterSize(f, 1<<16)
+	}
+	sum := sha(r.Bytes)
+	line := asideRow{Kind: why, Source: q.source(src).uuid, Stream: stream, TS: r.TS, WallOffset: r.WallOffset,
+		Row: base64.StdEncoding.EncodeToString(r.Bytes), SHA256: sum}
+	f := wire.Finding{Kind: why, Field: "rows", Got: "sha256 " + sum}
+	what := "row of stream " + quote(stream) + " at " + wire.Itoa(r.TS)
+	switch why {
+	case archive.KindRowConflict:
+		f.Message = what + " differs from the one that is kept"
+		f.Cost = "the row is set aside with its bytes"
+	default:
+		f.Message = what + " lies at or below the stream's newest sealed row and in no segment"
+		f.Cost = "it can't be read in any archive of this format and is set aside with its bytes"
+	}
+	if c := q.connection(r.Place.Conn); c != nil {
+		line.Connection, line.Offset = c.ID, &r.Place.Offset
+		f = q.place(f, r.Place)
+	}
+	q.add(f)
+	text, err := json.Marshal(line)
+	if err != nil {
+		return err
+	}
+	_, err = q.buf.Write(append(text, '\n'))
+	if err != nil {
+		return fmt.Errorf("setting a row aside: %w", err)
+	}
+	return nil
+}
+
+// finish gives what was set aside its name. It comes before the archive gets
+// its own, so that an archive that is there always has what its report names.
+func (q *quarantine) finish() error {
+	if q.rows != nil {
+		err := errors.Join(q.buf.Flush(), q.rows.Sync(), q.rows.Close())
+		q.rows = nil
+		if err != nil {
+			return fmt.Errorf("setting rows aside: %w", err)
+		}
+	}
+	if !q.made {
+		return nil
+	}
+	if err := syncDir(q.tmp); err != nil {
+		return fmt.Errorf("setting aside: %w", err)
+	}
+	if err := os.Rename(q.tmp, q.final); err != nil {
+		return fmt.Errorf("setting aside: %w", err)
+	}
+	q.b.report.Quarantine = filepath.Base(q.final)
+	return nil
+}
+
+func syncDir(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
+
+// abort removes what was set aside by a rebuild that failed.
+func (q *quarantine) abort() error {
+	var err error
+	if q.rows != nil {
+		err = q.rows.Close()
+		q.rows = nil
+	}
+	if !q.made {
+		return err
+	}
+	return errors.Join(err, os.RemoveAll(q.tmp))
+}

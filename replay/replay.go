@@ -1,0 +1,110 @@
+// Package replay rebuilds what the receiver of a recorded stream would have
+// had, and says what is missing.
+//
+// For dendro that is the archive: [Build] reads every connection of a
+// [capture.Set], applies the rules that a subscriber follows (dendro-wire.md)
+// and contributes what they let through to an [archive.Stage], which decides
+// what the archive holds as a function of all that was captured (merge.md).
+//
+// One goroutine reads and decodes, the checks of segments run beside it, and
+// one goroutine writes to SQLite. What is between them is bounded, so memory
+// stays flat however long the streams are.
+package replay
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"wiretape/capture"
+	"wiretape/replay/archive"
+	"wiretape/replay/segment"
+	"wiretape/wire"
+	"wiretape/wire/dendro"
+)
+
+// BadSegmentPolicy is what becomes of a segment whose check finds a fault.
+type BadSegmentPolicy string
+
+const (
+	// Quarantine sets it aside in OUT.quarantine/; no watermark moves.
+	Quarantine BadSegmentPolicy = "quarantine"
+	// Refuse ends the rebuild.
+	Refuse BadSegmentPolicy = "refuse"
+	// Keep stores it as the crate would, unproved: it still may not shadow rows.
+	Keep BadSegmentPolicy = "keep"
+)
+
+// Options are how an archive is built.
+type Options struct {
+	// Archive is the path of the archive, which must not exist.
+	Archive string
+	// Schema is 4 or 5; 0 is 5.
+	Schema int
+	// Check is how deep the Parquet of segments is checked.
+	Check segment.Depth
+	// OnBadSegment is Quarantine unless set.
+	OnBadSegment BadSegmentPolicy
+	// Separate keeps each handshake its own source, as the crate does.
+	Separate bool
+	// Encoder refuses sources that name another one, "" takes all.
+	Encoder string
+	// Strict ends the rebuild at the first thing that the crate would refuse.
+	Strict bool
+	// Tool is the tool's version for the archive's report.
+	Tool string
+	// Progress is told how far reading is; it must be quick. May be nil.
+	Progress func(Progress)
+}
+
+// Progress is how far a rebuild is.
+type Progress struct {
+	// Read and Total are bytes of input, all passes together.
+	Read, Total int64
+	// Frames read.
+	Frames int64
+}
+
+// ErrExists: the archive's name is taken.
+var ErrExists = errors.New("is there already")
+
+// ErrRefused: the rebuild was told to end at this.
+type ErrRefused struct{ Finding wire.Finding }
+
+func (e *ErrRefused) Error() string { return e.Finding.Message }
+
+// Build makes the archive of a set's dendro connections. The report is given
+// also with an error, as far as it got. On an error nothing is left under the
+// archive's name.
+func Build(set *capture.Set, opt Options) (*Report, error) {
+	if opt.OnBadSegment == "" {
+		opt.OnBadSegment = Quarantine
+	}
+	if opt.Schema == 0 {
+		opt.Schema = archive.SchemaCurrent
+	}
+	r := newReport()
+	if _, err := os.Lstat(opt.Archive); err == nil {
+		return r, fmt.Errorf("%s %w", opt.Archive, ErrExists)
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return r, err
+	}
+	b := &builder{opt: opt, report: r, sources: newRegistry(opt.Separate)}
+	b.addAll(set.Findings)
+	for _, c := range set.Connections {
+		switch c.Protocol {
+		case dendro.Name:
+			b.addAll(c.Findings)
+			b.conns = append(b.conns, &connection{Connection: c, number: len(b.conns)})
+		default:
+			b.report.other(c)
+		}
+	}
+	if len(b.conns) == 0 {
+		return r, errors.New("no dendro connection in the input")
+	}
+	err := b.build()
+	r.finish(err)
+	return r, err
+}

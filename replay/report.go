@@ -1,0 +1,273 @@
+package replay
+
+// This file is the report of a rebuild: a documented contract
+// (docs/report.md), as one JSON object and as text for people.
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"wiretape/replay/archive"
+	"wiretape/wire"
+)
+
+// Verdict is what a rebuild comes to; the exit codes follow it.
+type Verdict string
+
+const (
+	// Clean: all of it, nothing to report. Exit code 0.
+	Clean Verdict = "clean"
+	// Findings: finished, and something is missing or was found. Exit code 3.
+	Findings Verdict = "findings"
+	// Failed: no archive. Exit code 1.
+	Failed Verdict = "failed"
+)
+
+// The kinds of findings that a rebuild adds to those of wire, capture, segment
+// and archive.
+const (
+	KindEncoder      = "encoder-differs"
+	KindAnchor       = "clock-anchor-differs"
+	KindInterruption = "interruption"
+)
+
+// Report is the report of a rebuild.
+type Report struct {
+	Verdict Verdict `json:"verdict"`
+	// Error is why the rebuild failed.
+	Error  string         `json:"error,omitempty"`
+	Counts ReportCounts   `json:"counts"`
+	Inputs []ReportInput  `json:"connections"`
+	Source []ReportSource `json:"sources"`
+	// Quarantine is the name of the folder beside the archive that holds what
+	// was set aside, "" when nothing was.
+	Quarantine string `json:"quarantine,omitempty"`
+	// Selection says what part of the input was asked for, nil for all of it.
+	Selection []string `json:"selection,omitempty"`
+	// Unchecked is what could not be checked and how often: no fault.
+	Unchecked map[string]int64 `json:"unchecked,omitempty"`
+	// FindingsByKind counts all findings; Findings lists them up to a limit,
+	// and FindingsOmitted is how many are only counted.
+	FindingsByKind  map[string]int64 `json:"findings_by_kind"`
+	FindingsOmitted int64            `json:"findings_omitted,omitempty"`
+	Findings        []reportFinding  `json:"findings"`
+}
+
+// ReportCounts are the crate's own counters under their names, and ours.
+type ReportCounts struct {
+	Sources       int64 `json:"sources"`
+	SourceUpdates int64 `json:"source_updates"`
+	IndexEntries  int64 `json:"index_entries"`
+	// Rows stored.
+	Rows         int64 `json:"rows"`
+	RowsSkipped  int64 `json:"rows_skipped"`
+	Segments     int64 `json:"segments"`
+	SegmentsHeld int64 `json:"segments_held"`
+	ClockOffsets int64 `json:"clock_offsets"`
+	KindsSkipped int64 `json:"kinds_skipped"`
+
+	Gaps                int64 `json:"gaps"`
+	RowsHeld            int64 `json:"rows_held"`
+	RowsConflicting     int64 `json:"rows_conflicting"`
+	RowsBelowWatermark  int64 `json:"rows_below_watermark"`
+	RowsSuperseded      int64 `json:"rows_superseded"`
+	SegmentsQuarantined int64 `json:"segments_quarantined"`
+	Frames              int64 `json:"frames"`
+	FramesRefused       int64 `json:"frames_refused"`
+	Bytes               int64 `json:"bytes"`
+}
+
+// ReportInput is one connection of the input.
+type ReportInput struct {
+	ID       string `json:"connection"`
+	Protocol string `json:"protocol"`
+	Bytes    int64  `json:"bytes"`
+	// Ending is "clean" or why the connection is not whole.
+	Clean bool `json:"clean"`
+	// Used is false for a connection of another protocol than the rebuild's.
+	Used bool `json:"used"`
+}
+
+// ReportSource is one source of the archive.
+type ReportSource struct {
+	UUID string `json:"uuid"`
+	// Minted says that the publisher sent no uuid.
+	Minted bool              `json:"uuid_minted,omitempty"`
+	Labels map[string]string `json:"labels"`
+	// Encoder is what a reader of the archive needs.
+	Encoder  string         `json:"encoder,omitempty"`
+	Complete bool           `json:"complete"`
+	Streams  []ReportStream `json:"streams"`
+	Losses   []Loss         `json:"losses,omitempty"`
+	// LossesOmitted is how many more there are.
+	LossesOmitted int64 `json:"losses_omitted,omitempty"`
+}
+
+// ReportStream is what the archive holds of one stream. Times are nanoseconds
+// since 1970.
+type ReportStream struct {
+	Stream   string       `json:"stream"`
+	Segments int64        `json:"segments"`
+	Rows     int64        `json:"rows"`
+	Sealed   *[2]int64    `json:"sealed,omitempty"`
+	Live     *[2]int64    `json:"live,omitempty"`
+	Spans    []ReportSpan `json:"-"`
+}
+
+// ReportSpan is a stretch of time that segments cover without a hole between
+// their spans.
+type ReportSpan struct{ First, Last int64 }
+
+// Loss is what is known to be missing of a source, and why.
+type Loss struct {
+	Kind       string `json:"kind"`
+	Connection string `json:"connection"`
+	Offset     int64  `json:"offset"`
+	// From and To are the times between which it lies, nil where unknown.
+	From *int64 `json:"from,omitempty"`
+	To   *int64 `json:"to,omitempty"`
+	// Rows is how many rows were skipped, Intervals how many sequence numbers
+	// are missing.
+	Rows      int64  `json:"rows,omitempty"`
+	Intervals uint64 `json:"intervals,omitempty"`
+	// Stream where it concerns one stream alone.
+	Stream string `json:"stream,omitempty"`
+	// Healed says that other captured data covers it: nothing is missing.
+	Healed bool `json:"healed"`
+}
+
+// widen makes the loss's time reach over ts.
+func (l *Loss) widen(ts int64) {
+	if l.From == nil || ts < *l.From {
+		l.From = &ts
+	}
+	if l.To == nil || ts > *l.To {
+		l.To = &ts
+	}
+}
+
+const (
+	// maxLosses bounds the losses that are kept of one source on one
+	// connection.
+	maxLosses = 10_000
+	// maxFindings and maxOfKind bound the list of findings; all are counted.
+	maxFindings = 10_000
+	maxOfKind   = 1_000
+)
+
+func (p *part) lose(l Loss) {
+	if len(p.losses) >= maxLosses {
+		p.moreLoss++
+		return
+	}
+	p.losses = append(p.losses, l)
+}
+
+// reportFinding is a finding with its JSON form.
+type reportFinding wire.Finding
+
+// MarshalJSON is the form that wire gives findings everywhere.
+func (f reportFinding) MarshalJSON() ([]byte, error) {
+	w := wire.Finding(f)
+	return w.AppendJSON(nil), nil
+}
+
+func newReport() *Report {
+	return &Report{Inputs: []ReportInput{}, Source: []ReportSource{}, Findings: []reportFinding{},
+		FindingsByKind: map[string]int64{}}
+}
+
+func (r *Report) add(f wire.Finding) {
+	n := r.FindingsByKind[f.Kind]
+	r.FindingsByKind[f.Kind] = n + 1
+	if n >= maxOfKind || len(r.Findings) >= maxFindings {
+		r.FindingsOmitted++
+		return
+	}
+	r.Findings = append(r.Findings, reportFinding(f))
+}
+
+func (r *Report) note(why string) {
+	if r.Unchecked == nil {
+		r.Unchecked = map[string]int64{}
+	}
+	if _, ok := r.Unchecked[why]; ok || len(r.Unchecked) < maxOfKind {
+		r.Unchecked[why]++
+	}
+}
+
+// finish settles the verdict and the order of the lists.
+func (r *Report) finish(err error) {
+	r.sort()
+	switch {
+	case err != nil:
+		r.Verdict, r.Error = Failed, err.Error()
+	case len(r.FindingsByKind) > 0:
+		r.Verdict = Findings
+	default:
+		r.Verdict = Clean
+	}
+}
+
+func (r *Report) sort() {
+	slices.SortStableFunc(r.Findings, func(a, b reportFinding) int {
+		return cmp.Or(cmp.Compare(a.Connection, b.Connection), cmp.Compare(a.Offset, b.Offset),
+			cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Message, b.Message))
+	})
+}
+
+// DocumentKind, DocumentName and DocumentSchema name the report in the archive.
+const (
+	DocumentKind   = "wiretape.replay"
+	DocumentName   = "report"
+	DocumentSchema = "wiretape.replay.report/1"
+)
+
+// document is the report as the archive carries it: it depends on the inputs
+// alone, so it has no folders and no times of its making.
+func (r *Report) document() *archive.Document {
+	r.finish(nil)
+	return &archive.Document{Kind: DocumentKind, Name: DocumentName, Schema: DocumentSchema, Body: r.JSON()}
+}
+
+// JSON is the report as one object.
+func (r *Report) JSON() []byte {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	// A report holds nothing that does not encode.
+	if err := e.Encode(r); err != nil {
+		panic(err)
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+}
+
+// ExitCode is the exit code of the commands for a verdict.
+func (r *Report) ExitCode() int {
+	switch r.Verdict {
+	case Clean:
+		return 0
+	case Findings:
+		return 3
+	}
+	return 1
+}
+
+func sha(b []byte) string {
+	s := sha256.Sum256(b)
+	return hex.EncodeToString(s[:])
+}
+
+// label is how people know a source.
+func label(labels map[string]string) string {
+	var parts []string
+	for _, k := range slices.Sorted(mapsKeys(labels)) {
+		parts = append(parts, wire.SafeText(k, 40)+"="+wire.SafeText(labels[k], 60))
+	}
+	return strings.Join(parts, " ")
+}

@@ -1,0 +1,296 @@
+package replay
+
+// This file keeps who the sources are (merge.md, section 2): their identity
+// across connections, and what each connection contributes to one.
+
+import (
+	"bytes"
+	"cmp"
+	"math"
+	"slices"
+	"strconv"
+
+	"wiretape/capture"
+	"wiretape/replay/archive"
+	"wiretape/replay/segment"
+	"wiretape/wire"
+	"wiretape/wire/dendro"
+)
+
+// connection is one dendro connection of the input.
+type connection struct {
+	*capture.Connection
+	// first are the connection's first bytes, from which a source without a
+	// uuid gets one.
+	first []byte
+	// sha is the SHA-256 of all its bytes, found out only where it decides.
+	sha []byte
+	// clean: it ended at a frame boundary, its transport too as far as known,
+	// and nothing of it is missing.
+	clean bool
+	// refused is why the stream can't be read at all: no preamble of the
+	// protocol, or of another version.
+	refused *wire.Finding
+	// number is its place in the input, for places.
+	number int
+	// checked are results of the first pass by the offset of the frame.
+	checked map[int64]segment.Result
+}
+
+// source is one identity.
+type source struct {
+	key    string
+	id     int64
+	uuid   string
+	minted bool
+	// parts is what each connection contributes.
+	parts []*part
+	// own is the number of its own pass, 0 for the common one.
+	own int
+}
+
+// part is what one connection contributes to one source.
+type part struct {
+	src  *source
+	conn *connection
+	// rank is the connection's place among the source's, 0 the newest.
+	rank int
+
+	handshake Identity
+	// labels and metadata as last updated on the connection.
+	labels, metadata map[string]string
+
+	// survey is the newest time that the first pass saw, newest the newest one
+	// that was contributed so far.
+	survey, newest newest
+	streams        map[string]*span
+	losses         []Loss
+	moreLoss       int64
+	pos            int64 // of the next index entry
+}
+
+// Identity is what a Handshake says.
+type Identity struct {
+	UUID              string
+	HasUUID           bool
+	Encoder           string
+	ClockAnchorWallNs int64
+	Complete          bool
+}
+
+// span is what one connection has of one stream.
+type span struct {
+	first, last int64
+	lastRow     int64
+	hasRow      bool
+	rows        int64
+	step        int64 // longest time between two rows
+}
+
+// row widens the span by a row.
+func (s *span) row(ts int64) {
+	if s.hasRow && ts > s.lastRow {
+		s.step = max(s.step, ts-s.lastRow)
+	}
+	s.first, s.last = min(s.first, ts), max(s.last, ts)
+	s.lastRow, s.hasRow = ts, true
+	s.rows++
+}
+
+type registry struct {
+	separate bool
+	byKey    map[string]*source
+	list     []*source
+}
+
+func newRegistry(separate bool) *registry {
+	return &registry{separate: separate, byKey: map[string]*source{}}
+}
+
+// key names the identity that a handshake gives: its uuid as it was sent, or
+// the connection and the ordinal.
+func (g *registry) key(c *connection, h *dendro.Handshake, nth int) string {
+	switch {
+	case g.separate:
+		return "s" + c.ID + "\x00" + strconv.Itoa(nth)
+	case h.HasUUID:
+		return "u" + string(h.UUID)
+	}
+	return "a" + string(c.first) + "\x00" + strconv.FormatUint(uint64(h.Source), 10)
+}
+
+// source finds or makes the identity of a handshake. nth counts the handshakes
+// of the connection.
+func (g *registry) source(c *connection, h *dendro.Handshake, nth int) *source {
+	k := g.key(c, h, nth)
+	s := g.byKey[k]
+	if s == nil {
+		s = &source{key: k, id: int64(len(g.list) + 1), uuid: string(h.UUID)}
+		if !h.HasUUID {
+			s.minted = true
+			s.uuid = archive.UUIDFrom(c.first, []byte(strconv.FormatUint(uint64(h.Source), 10)))
+		}
+		g.byKey[k] = s
+		g.list = append(g.list, s)
+	}
+	return s
+}
+
+// part finds or makes what c contributes to s.
+func (s *source) part(c *connection) *part {
+	for _, p := range s.parts {
+		if p.conn == c {
+			return p
+		}
+	}
+	p := &part{src: s, conn: c, streams: map[string]*span{}}
+	s.parts = append(s.parts, p)
+	return p
+}
+
+// open applies a handshake: the labels and metadata that it brings.
+func (p *part) open(h *dendro.Handshake) {
+	p.labels, p.metadata = h.Labels.Go(), h.Metadata.Go()
+	p.handshake = Identity{UUID: string(h.UUID), HasUUID: h.HasUUID, Encoder: p.metadata["encoder"],
+		ClockAnchorWallNs: h.ClockAnchorWallNs, Complete: h.Complete}
+}
+
+// keptByUpdate are the metadata keys that an update does not replace where the
+// handshake brought them (dendro-wire.md, rule 6).
+var keptByUpdate = []string{"encoder", "writer_sessions"}
+
+// update applies a SourceUpdate: both maps are replaced whole.
+func (p *part) update(u *dendro.SourceUpdate) {
+	old := p.metadata
+	p.labels, p.metadata = u.Labels.Go(), u.Metadata.Go()
+	for _, k := range keptByUpdate {
+		if v, ok := old[k]; ok {
+			p.metadata[k] = v
+		}
+	}
+}
+
+// newest is the newest of some times.
+type newest struct {
+	ts  int64
+	has bool
+}
+
+func (n *newest) saw(ts int64) {
+	if !n.has || ts > n.ts {
+		n.ts, n.has = ts, true
+	}
+}
+
+// spanOf is the stream's span, made at first sight.
+func (p *part) spanOf(stream string, ts int64) *span {
+	sp := p.streams[stream]
+	if sp == nil {
+		sp = &span{first: ts, last: ts}
+		p.streams[stream] = sp
+	}
+	return sp
+}
+
+// newer orders two connections of a source, the newer one first (merge.md,
+// section 2): by the newest time that each carries for it, then by arrival,
+// then by the larger SHA-256.
+func newer(a, b *part) int {
+	if a.survey.has != b.survey.has {
+		if a.survey.has {
+			return -1
+		}
+		return 1
+	}
+	if c := cmp.Compare(b.survey.ts, a.survey.ts); c != 0 {
+		return c
+	}
+	return newerConnection(a.conn, b.conn)
+}
+
+func newerConnection(a, b *connection) int {
+	// An unknown arrival is before all others, so that the order is total.
+	if c := cmp.Compare(b.arrival(), a.arrival()); c != 0 {
+		return c
+	}
+	if c := bytes.Compare(b.hash(), a.hash()); c != 0 {
+		return c
+	}
+	return cmp.Compare(a.ID, b.ID)
+}
+
+// rank orders the parts of every source and finds the sources whose order is
+// not the common one; they get a pass of their own. It gives the connections in
+// the common order, newest first, and the number of passes.
+func (g *registry) rank(conns []*connection) (order []*connection, passes int) {
+	best := map[*connection]*part{}
+	for _, s := range g.list {
+		slices.SortStableFunc(s.parts, newer)
+		for i, p := range s.parts {
+			p.rank = i
+			if q := best[p.conn]; q == nil || newer(p, q) < 0 {
+				best[p.conn] = p
+			}
+		}
+	}
+	order = slices.Clone(conns)
+	slices.SortStableFunc(order, func(a, b *connection) int {
+		pa, pb := best[a], best[b]
+		switch {
+		case pa == nil && pb == nil:
+			return newerConnection(a, b)
+		case pa == nil:
+			return 1
+		case pb == nil:
+			return -1
+		}
+		return newer(pa, pb)
+	})
+	place := map[*connection]int{}
+	for i, c := range order {
+		place[c] = i
+	}
+	passes = 1
+	for _, s := range g.list {
+		if !slices.IsSortedFunc(s.parts, func(a, b *part) int { return cmp.Compare(place[a.conn], place[b.conn]) }) {
+			s.own = passes
+			passes++
+		}
+	}
+	return order, passes
+}
+
+// arrival is when the connection's first byte came, by the wall clock.
+func (c *connection) arrival() int64 {
+	if c.FirstArrival == nil {
+		return math.MinInt64
+	}
+	return c.FirstArrival.Wall
+}
+
+// length is how many bytes of the connection there are.
+func (c *connection) length() (n int64) {
+	for _, r := range c.Runs() {
+		n += r.End() - r.Start
+	}
+	return n
+}
+
+// end is the offset behind the last byte of the connection that is there.
+func (c *connection) end() int64 {
+	if runs := c.Runs(); len(runs) > 0 {
+		return runs[len(runs)-1].End()
+	}
+	return 0
+}
+
+// locate fills in the file that holds an offset.
+func (c *connection) locate(f wire.Finding) wire.Finding {
+	for _, r := range c.Runs() {
+		if f.Offset <= r.End() {
+			return r.Locate(f)
+		}
+	}
+	f.Connection = c.ID
+	return f
+}

@@ -1,0 +1,206 @@
+package replay
+
+// This file is the report for people.
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize"
+
+	"wiretape/wire"
+)
+
+// textFindings is how many findings of one kind the text shows.
+const textFindings = 5
+
+// Text writes the report for people: what was rebuilt, what is missing and why,
+// and what to do about it. archive is the path to name.
+func (r *Report) Text(w io.Writer, archive string) error {
+	b := bufio.NewWriter(w)
+	c := &r.Counts
+	switch r.Verdict {
+	case Failed:
+		fmt.Fprintf(b, "failed: %s\n", wire.SafeText(r.Error, 0))
+	case Clean:
+		fmt.Fprintf(b, "%s: rebuilt whole, nothing to report\n", archive)
+	default:
+		fmt.Fprintf(b, "%s: rebuilt, with findings\n", archive)
+	}
+	fmt.Fprintf(b, "  read      %s in %s of %s\n", humanize.IBytes(uint64(c.Bytes)), many(c.Frames, "frame"), many(int64(len(r.Inputs)), "connection"))
+	fmt.Fprintf(b, "  stored    %s, %s, %s, %s of %s\n", many(c.Segments, "segment"), many(c.Rows, "live row"),
+		many(c.IndexEntries, "index entry"), many(c.ClockOffsets, "clock offset"), many(c.Sources, "source"))
+	line := func(what string, parts ...string) {
+		first := true
+		for _, p := range parts {
+			if p == "" {
+				continue
+			}
+			if first {
+				fmt.Fprintf(b, "  %-9s %s", what, p)
+			} else {
+				fmt.Fprintf(b, ", %s", p)
+			}
+			first = false
+		}
+		if !first {
+			fmt.Fprintln(b)
+		}
+	}
+	some := func(n int64, what string) string {
+		if n == 0 {
+			return ""
+		}
+		return many(n, what)
+	}
+	line("held", some(c.SegmentsHeld, "segment"), some(c.RowsHeld+c.RowsSuperseded, "row"))
+	line("missing", some(c.Gaps, "gap"), some(c.RowsSkipped, "skipped row"), some(c.FramesRefused, "refused frame"), some(c.KindsSkipped, "frame")+ofUnknownKind(c.KindsSkipped))
+	line("aside", some(c.SegmentsQuarantined, "segment"), some(c.RowsConflicting, "conflicting row"), some(c.RowsBelowWatermark, "unreadable row"))
+	for i := range r.Source {
+		r.Source[i].text(b)
+	}
+	if len(r.Unchecked) > 0 {
+		fmt.Fprintln(b, "not checked (no fault)")
+		for _, why := range slices.Sorted(maps.Keys(r.Unchecked)) {
+			fmt.Fprintf(b, "  %6d  %s\n", r.Unchecked[why], wire.SafeText(why, 200))
+		}
+	}
+	if len(r.FindingsByKind) > 0 {
+		fmt.Fprintln(b, "findings")
+	}
+	for _, kind := range slices.Sorted(maps.Keys(r.FindingsByKind)) {
+		n := r.FindingsByKind[kind]
+		fmt.Fprintf(b, "  %s: %d\n", kind, n)
+		shown := int64(0)
+		for _, f := range r.Findings {
+			if f.Kind != kind || shown == textFindings {
+				continue
+			}
+			shown++
+			fmt.Fprintf(b, "    %s: %s\n", place(f), wire.SafeText(f.Message, 300))
+			if f.Cost != "" {
+				fmt.Fprintf(b, "      costs: %s\n", wire.SafeText(f.Cost, 300))
+			}
+		}
+		if n > shown {
+			fmt.Fprintf(b, "    … and %d more, all of them with --json\n", n-shown)
+		}
+	}
+	if r.Quarantine != "" {
+		fmt.Fprintf(b, "What could not be in the archive is in %s, with its bytes.\n", archive+quarantineSuffix)
+	}
+	r.advice(b)
+	return b.Flush()
+}
+
+func place(f reportFinding) string {
+	where := f.File
+	if where == "" {
+		where = f.Connection
+	}
+	if where == "" {
+		return "input"
+	}
+	return wire.SafeText(where, 120) + ":" + wire.Itoa(f.Offset)
+}
+
+// advice says what would close what is missing.
+func (r *Report) advice(b io.Writer) {
+	open := 0
+	for _, s := range r.Source {
+		for _, l := range s.Losses {
+			if !l.Healed {
+				open++
+			}
+		}
+	}
+	if open > 0 {
+		fmt.Fprintf(b, "%s not made good by other captured data. A capture of another connection or site that covers\n"+
+			"the time, given together with these inputs, closes it.\n", many(int64(open), "loss")+areIs(open))
+	}
+}
+
+func areIs(n int) string {
+	if n == 1 {
+		return " is"
+	}
+	return " are"
+}
+
+func ofUnknownKind(n int64) string {
+	if n == 0 {
+		return ""
+	}
+	return " of an unknown kind"
+}
+
+func many(n int64, one string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	plural := one + "s"
+	switch {
+	case strings.HasSuffix(one, "s"):
+		plural = one + "es"
+	case strings.HasSuffix(one, "try"):
+		plural = strings.TrimSuffix(one, "y") + "ies"
+	}
+	return humanize.Comma(n) + " " + plural
+}
+
+// text writes what the archive holds of a source, and its losses.
+func (s *ReportSource) text(b io.Writer) {
+	state := "still being recorded when the capture ended"
+	if s.Complete {
+		state = "complete"
+	}
+	fmt.Fprintf(b, "source %s  %s  (%s", wire.SafeText(s.UUID, 80), label(s.Labels), state)
+	if s.Encoder != "" {
+		fmt.Fprintf(b, ", encoder %s", wire.SafeText(s.Encoder, 60))
+	}
+	fmt.Fprintln(b, ")")
+	for i, st := range s.Streams {
+		if i == maxTextStreams {
+			fmt.Fprintf(b, "  … and %d more streams, all of them with --json\n", len(s.Streams)-i)
+			break
+		}
+		fmt.Fprintf(b, "  %-32s", wire.SafeText(st.Stream, 60))
+		if st.Sealed != nil {
+			fmt.Fprintf(b, "  %s sealed, %s", many(st.Segments, "segment"), between(*st.Sealed))
+		}
+		if st.Live != nil {
+			fmt.Fprintf(b, "  %s live, %s", many(st.Rows, "row"), between(*st.Live))
+		}
+		fmt.Fprintln(b)
+	}
+	for i, l := range s.Losses {
+		if i == maxTextStreams {
+			fmt.Fprintf(b, "  … and %d more losses, all of them with --json\n", int64(len(s.Losses)-i)+s.LossesOmitted)
+			break
+		}
+		fmt.Fprintf(b, "  loss: %s on %s at %d", l.Kind, wire.SafeText(l.Connection, 80), l.Offset)
+		if l.Stream != "" {
+			fmt.Fprintf(b, ", stream %s", quote(l.Stream))
+		}
+		if l.From != nil && l.To != nil {
+			fmt.Fprintf(b, ", %s", between([2]int64{*l.From, *l.To}))
+		}
+		if l.Healed {
+			fmt.Fprint(b, " (made good by other captured data)")
+		}
+		fmt.Fprintln(b)
+	}
+}
+
+// maxTextStreams is how many streams, and how many losses, of a source the text
+// lists.
+const maxTextStreams = 40
+
+func between(t [2]int64) string { return utc(t[0]) + " to " + utc(t[1]) }
+
+func utc(ns int64) string { return time.Unix(0, ns).UTC().Format("2006-01-02T15:04:05.999999999Z") }

@@ -1,0 +1,316 @@
+package replay
+
+// This file reads one connection: its runs in order, unit by unit, with the
+// ordinals resolved to sources.
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"wiretape/capture"
+	"wiretape/capture/sidecar"
+	"wiretape/wire"
+	"wiretape/wire/dendro"
+)
+
+// visitor is told what a connection holds, in its order. What it is given is
+// good during the call.
+type visitor interface {
+	// frame is told every frame, whatever the rules made of it.
+	frame(c *connection, u wire.Unit, out *dendro.Outcome)
+	// found is told every finding, with connection and file filled in.
+	found(f wire.Finding)
+	// handshake, … are told what the rules let through.
+	handshake(p *part, h *dendro.Handshake) error
+	index(p *part, x *dendro.Index, off int64) error
+	rows(p *part, r *dendro.Rows, off int64) error
+	skipped(p *part, r *dendro.Rows, off int64) error
+	segment(p *part, s *dendro.Segment, off int64) error
+	clock(p *part, o *dendro.ClockOffset) error
+	update(p *part, u *dendro.SourceUpdate) error
+	// refusedSegment is told a segment whose claim can't be, with the reason.
+	refusedSegment(p *part, s *dendro.Segment, f wire.Finding, off int64) error
+	// gap is told before rows or skipped about sequence numbers that are
+	// missing before them.
+	gap(p *part, missing uint64, r *dendro.Rows, off int64)
+	// lost is told of bytes or frames that can't be credited; p is nil when it
+	// could be any source.
+	lost(c *connection, p *part, why string, off int64)
+}
+
+// firstBytes is how much of a connection identifies it.
+const firstBytes = 4096
+
+// walk reads a connection and tells v. progress is told bytes read.
+func walk(c *connection, g *registry, v visitor, progress func(n int64)) error {
+	w := walker{c: c, g: g, v: v, ordinals: map[uint32]*part{}}
+	c.clean = c.wholeAsFarAsKnown()
+	for i, run := range c.Runs() {
+		if i > 0 {
+			// What came before is missing: only what the sidecar says is known.
+			w.hole(capture.KindMissingFiles, run.Start)
+		}
+		for run != nil {
+			var err error
+			if run, err = w.run(run, progress); err != nil {
+				return fmt.Errorf("connection %s: %w", c.ID, err)
+			}
+		}
+	}
+	return nil
+}
+
+// wholeAsFarAsKnown says that no file of the connection is missing and that its
+// transport ended well, where somebody saw it end.
+func (c *connection) wholeAsFarAsKnown() bool {
+	runs := c.Runs()
+	if len(runs) != 1 || runs[0].Start != 0 || runs[0].Context != nil {
+		return false
+	}
+	if t := c.Transport; t != nil && t.Kind != sidecar.TransportClean && t.Kind != sidecar.TransportUnwitnessed {
+		return false
+	}
+	return !slices.ContainsFunc(c.Findings, func(f wire.Finding) bool { return f.Kind == capture.KindNoEnd })
+}
+
+type walker struct {
+	c        *connection
+	g        *registry
+	v        visitor
+	ordinals map[uint32]*part
+	shakes   int
+}
+
+// hole says that bytes before off can't be read, so that nothing behind them
+// may be credited to a source that was named before them.
+func (w *walker) hole(why string, off int64) {
+	w.c.clean = false
+	clear(w.ordinals)
+	w.v.lost(w.c, nil, why, off)
+}
+
+// run reads one run. Where its framing is lost or a file of it is damaged, the
+// rest of it that can be read is given back.
+func (w *walker) run(run *capture.Run, progress func(int64)) (rest *capture.Run, err error) {
+	src, opt := run.Open()
+	defer src.Close()
+	dec, err := dendro.NewDecoder(wire.Config{Direction: w.c.Direction, Context: run.Context})
+	if err != nil {
+		return nil, err
+	}
+	in := &firstReader{src: src, progress: progress}
+	if w.c.first == nil {
+		if run.Start == 0 {
+			if err := in.prefetch(firstBytes); err != nil && !asDamage(err, nil) {
+				return nil, err
+			}
+		}
+		sum := sha256.Sum256(in.first)
+		if len(in.first) == 0 {
+			sum = sha256.Sum256([]byte(w.c.ID))
+		}
+		w.c.first = sum[:]
+	}
+	if run.Context != nil {
+		if err := w.restore(run.Context); err != nil {
+			return nil, err
+		}
+	}
+	r := wire.NewReader(in, dec, opt)
+	for {
+		u, found, err := r.Next()
+		for _, f := range found {
+			w.report(run, f)
+		}
+		for _, f := range src.Findings() {
+			w.v.found(run.Locate(f))
+		}
+		var damage *capture.DamagedError
+		switch {
+		case err == io.EOF && r.Ending() == wire.EndingClean:
+			return nil, nil
+		case err == io.EOF:
+			w.hole(string(r.Ending()), r.Offset())
+			return run.After(r.Offset()), nil
+		case asDamage(err, &damage):
+			w.report(run, damage.Finding)
+			w.hole(damage.Finding.Kind, r.Offset())
+			return damage.Next, nil
+		case err != nil:
+			return nil, err
+		}
+		if u.Type != wire.UnitFrame {
+			continue
+		}
+		out := dec.Last()
+		if err := w.apply(u, &out); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func asDamage(err error, to **capture.DamagedError) bool {
+	if to == nil {
+		to = new(*capture.DamagedError)
+	}
+	return errors.As(err, to)
+}
+
+func (w *walker) report(run *capture.Run, f wire.Finding) {
+	switch f.Kind {
+	case wire.KindLost, wire.KindBadLength:
+		w.hole(f.Kind, f.Offset)
+	case wire.KindBadPreamble, wire.KindBadVersion:
+		f := run.Locate(f)
+		w.c.refused = &f
+	}
+	w.v.found(run.Locate(f))
+}
+
+// restore takes the ordinals that the context before a run names.
+func (w *walker) restore(ctx *wire.Context) error {
+	for _, e := range ctx.Entries {
+		hv, ok := e.Value("handshake")
+		if !ok {
+			continue
+		}
+		h, fault := dendro.DecodeHandshake(frameUnit(dendro.KindHandshake, hv.Bytes))
+		if fault != nil {
+			return fmt.Errorf("the sidecar's context: %w", fault)
+		}
+		p := w.g.source(w.c, &h, w.shakes).part(w.c)
+		w.shakes++
+		w.ordinals[h.Source] = p
+		if err := w.v.handshake(p, &h); err != nil {
+			return err
+		}
+		uv, ok := e.Value("source_update")
+		if !ok {
+			continue
+		}
+		up, fault := dendro.DecodeSourceUpdate(frameUnit(dendro.KindSourceUpdate, uv.Bytes))
+		if fault != nil {
+			return fmt.Errorf("the sidecar's context: %w", fault)
+		}
+		if err := w.v.update(p, &up); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func frameUnit(kind uint32, b []byte) wire.Unit {
+	return wire.Unit{Type: wire.UnitFrame, Size: int64(len(b)), Kind: kind, Bytes: b}
+}
+
+// apply tells the visitor what the rules made of a frame.
+func (w *walker) apply(u wire.Unit, out *dendro.Outcome) error {
+	w.v.frame(w.c, u, out)
+	switch out.Disposition {
+	case dendro.Refused:
+		return w.refused(u, out)
+	case dendro.Unknown, dendro.UnknownKind:
+		return nil
+	}
+	if h := out.Handshake; h != nil {
+		p := w.g.source(w.c, h, w.shakes).part(w.c)
+		w.shakes++
+		w.ordinals[h.Source] = p
+		return w.v.handshake(p, h)
+	}
+	ord, _ := ordinal(u)
+	p := w.ordinals[ord]
+	if p == nil {
+		return errors.New("a frame was applied to an ordinal without a handshake")
+	}
+	switch {
+	case out.Index != nil:
+		return w.v.index(p, out.Index, u.Offset)
+	case out.Segment != nil:
+		return w.v.segment(p, out.Segment, u.Offset)
+	case out.ClockOffset != nil:
+		return w.v.clock(p, out.ClockOffset)
+	case out.SourceUpdate != nil:
+		return w.v.update(p, out.SourceUpdate)
+	case out.Rows != nil:
+		if out.Gap > 0 {
+			w.v.gap(p, out.Gap, out.Rows, u.Offset)
+		}
+		if out.Disposition != dendro.Applied {
+			return w.v.skipped(p, out.Rows, u.Offset)
+		}
+		return w.v.rows(p, out.Rows, u.Offset)
+	}
+	return nil
+}
+
+// refused notes whose loss a refused frame is. A refused handshake makes its
+// ordinal unknown, all of them where the ordinal itself can't be read.
+func (w *walker) refused(u wire.Unit, out *dendro.Outcome) error {
+	ord, known := ordinal(u)
+	p := w.ordinals[ord]
+	if !known {
+		p = nil
+	}
+	w.v.lost(w.c, p, wire.KindMalformed, u.Offset)
+	if out.Kind == dendro.KindHandshake {
+		if known {
+			delete(w.ordinals, ord)
+		} else {
+			clear(w.ordinals)
+		}
+	}
+	if out.Segment != nil && p != nil && out.Fault != nil {
+		return w.v.refusedSegment(p, out.Segment, out.Fault.Finding, u.Offset)
+	}
+	return nil
+}
+
+// firstReader counts what is read and can look at the first bytes before they
+// are read.
+type firstReader struct {
+	src      io.Reader
+	progress func(int64)
+	first    []byte
+	at       int
+}
+
+func (r *firstReader) prefetch(n int) error {
+	b := make([]byte, n)
+	m, err := io.ReadFull(r.src, b)
+	r.first = b[:m]
+	if r.progress != nil {
+		r.progress(int64(m))
+	}
+	if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
+		return err
+	}
+	return nil
+}
+
+func (r *firstReader) Read(p []byte) (int, error) {
+	if r.at < len(r.first) {
+		n := copy(p, r.first[r.at:])
+		r.at += n
+		return n, nil
+	}
+	n, err := r.src.Read(p)
+	if r.progress != nil && n > 0 {
+		r.progress(int64(n))
+	}
+	return n, err
+}
+
+// ordinal is the source ordinal that a frame names, the first field of every
+// kind; known is false where the payload is too short for it.
+func ordinal(u wire.Unit) (n uint32, known bool) {
+	const at = dendro.LenSize + 1
+	if len(u.Bytes) < at+4 {
+		return 0, false
+	}
+	return binary.LittleEndian.Uint32(u.Bytes[at:]), true
+}
