@@ -1,4 +1,4 @@
-package capture
+package capture_test
 
 import (
 	"bytes"
@@ -13,20 +13,22 @@ import (
 	"strings"
 	"testing"
 
+	"wiretape/capture"
 	"wiretape/capture/sidecar"
+	"wiretape/internal/toy"
 	"wiretape/wire"
 )
 
 // record writes a stream into dir as one connection, in reads of random size.
-func record(t testing.TB, dir string, stream []byte, opt Options, clock *fakeClock) string {
+func record(t testing.TB, dir string, stream []byte, opt capture.Options, clock *fakeClock) string {
 	t.Helper()
-	opt.Registry = toyRegistry
+	opt.Registry = toy.Registry
 	opt.Clock = clock
-	d, err := Create(dir, opt)
+	d, err := capture.Create(dir, opt)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := d.Connect(ConnInfo{Endpoint: "tcp://test", Protocol: "auto"})
+	w, err := d.Connect(capture.ConnInfo{Endpoint: "tcp://test", Protocol: "auto"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +49,7 @@ func record(t testing.TB, dir string, stream []byte, opt Options, clock *fakeClo
 	return w.ID()
 }
 
-func newClock() *fakeClock { return &fakeClock{now: Instant{Wall: 1_700_000_000e9, Mono: 5e9}} }
+func newClock() *fakeClock { return &fakeClock{now: capture.Instant{Wall: 1_700_000_000e9, Mono: 5e9}} }
 
 // capFiles are the names of the bytes in a folder, in order of name.
 func capFiles(t testing.TB, dir string) []string {
@@ -58,8 +60,8 @@ func capFiles(t testing.TB, dir string) []string {
 	}
 	var out []string
 	for _, n := range names {
-		switch ParseName(n.Name()).Form {
-		case FormBytes, FormPartial, FormCompressed:
+		switch capture.ParseName(n.Name()).Form {
+		case capture.FormBytes, capture.FormPartial, capture.FormCompressed:
 			out = append(out, filepath.Join(dir, n.Name()))
 		}
 	}
@@ -80,7 +82,7 @@ func cat(t testing.TB, dir string) []byte {
 	return all
 }
 
-func readRun(t testing.TB, r *Run) []byte {
+func readRun(t testing.TB, r *capture.Run) []byte {
 	t.Helper()
 	rr, opt := r.Open()
 	if opt.Offset != r.Start {
@@ -99,10 +101,10 @@ func readRun(t testing.TB, r *Run) []byte {
 	return b
 }
 
-func open(t testing.TB, opt InputOptions, paths ...string) *Set {
+func open(t testing.TB, opt capture.InputOptions, paths ...string) *capture.Set {
 	t.Helper()
-	opt.Registry = toyRegistry
-	set, err := OpenInputs(paths, opt)
+	opt.Registry = toy.Registry
+	set, err := capture.OpenInputs(paths, opt)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,18 +120,18 @@ func kinds(fs []wire.Finding) string {
 }
 
 func TestRecordAndRead(t *testing.T) {
-	stream, ends := toyStream(3, 400, 300)
+	stream, ends := toy.Stream(3, 400, 300)
 	boundary := map[int64]bool{}
 	for _, e := range ends {
 		boundary[e] = true
 	}
 	for _, limit := range []int64{0, 500, 4000} {
 		dir := t.TempDir()
-		id := record(t, dir, stream, Options{RotateBytes: limit}, newClock())
+		id := record(t, dir, stream, capture.Options{RotateBytes: limit}, newClock())
 		if !bytes.Equal(cat(t, dir), stream) {
 			t.Fatal("the files do not hold the stream")
 		}
-		set := open(t, InputOptions{}, dir)
+		set := open(t, capture.InputOptions{}, dir)
 		if len(set.Connections) != 1 || len(set.Findings) > 0 {
 			t.Fatalf("got %d connections and %v", len(set.Connections), set.Findings)
 		}
@@ -163,7 +165,7 @@ func TestRecordAndRead(t *testing.T) {
 				t.Fatalf("file %d: arrivals %v %v %v", f.Number, all, cut, err)
 			}
 			// Each file alone has its place and its context.
-			one := open(t, InputOptions{}, f.Path).Connections[0].Runs()
+			one := open(t, capture.InputOptions{}, f.Path).Connections[0].Runs()
 			if len(one) != 1 || one[0].Start != f.Start || (one[0].Context == nil) != (f.Start == 0) {
 				t.Fatalf("file %d alone: %+v", f.Number, one)
 			}
@@ -179,4 +181,21 @@ func TestRecordAndRead(t *testing.T) {
 func hexSum(b []byte) string {
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:])
+}
+
+func readAllRuns(t testing.TB, c *capture.Connection) []byte {
+	t.Helper()
+	var all []byte
+	for _, r := range c.Runs() {
+		all = append(all, readRun(t, r)...)
+	}
+	return all
+}
+
+func commonPrefix(a, b []byte) int {
+	n := 0
+	for n < len(a) && n < len(b) && a[n] == b[n] {
+		n++
+	}
+	return n
 }

@@ -1,14 +1,17 @@
-package capture
+package capture_test
 
 import (
 	"bytes"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 
+	"wiretape/capture"
 	"wiretape/capture/sidecar"
+	"wiretape/internal/toy"
 	"wiretape/internal/vfs"
 	"wiretape/wire"
 )
@@ -18,8 +21,8 @@ import (
 // result ignored": the recorder's error names file, offset and errno, what it
 // reported safe is there, and what is left verifies to a frame boundary.
 func TestLessonFailedOperation(t *testing.T) {
-	first, _ := toyStream(1, 30, 150)
-	second, _ := toyStream(2, 10, 200)
+	first, _ := toy.Stream(1, 30, 150)
+	second, _ := toy.Stream(2, 10, 200)
 	total := &vfs.Fault{FS: vfs.NewMem(), Decide: func(vfs.Op) vfs.Verdict { return vfs.Verdict{} }}
 	if err := scenario(total, first, second, reported{}, map[string][]byte{}); err != nil {
 		t.Fatal(err)
@@ -74,19 +77,19 @@ func checkFailure(t *testing.T, err error, hit vfs.Op, errno error) {
 	if err == nil {
 		// What may fail without a word: tidying up, which recovery does again,
 		// and the end of a file that was synced before.
-		base := hit.Name[strings.LastIndexByte(hit.Name, '/')+1:]
+		base := filepath.Base(hit.Name)
 		switch {
 		case hit.Kind == "remove", hit.Kind == "truncate":
-		case hit.Kind == "write" && ParseName(base).Form == FormIndex:
+		case hit.Kind == "write" && capture.ParseName(base).Form == capture.FormIndex:
 			// Tried again by the next.
-		case base == JournalName && hit.Kind != "lock":
+		case base == capture.JournalName && hit.Kind != "lock":
 			t.Fatalf("a failed %s of the journal went unsaid", hit.Kind)
 		default:
 			t.Fatalf("a failed %s of %s went unsaid", hit.Kind, hit.Name)
 		}
 		return
 	}
-	var fe *FileError
+	var fe *capture.FileError
 	if !errors.As(err, &fe) {
 		t.Fatalf("%s of %s failed: the error has no place: %v", hit.Kind, hit.Name, err)
 	}
@@ -94,16 +97,16 @@ func checkFailure(t *testing.T, err error, hit vfs.Op, errno error) {
 		t.Fatalf("%s of %s failed: %v", hit.Kind, hit.Name, err)
 	}
 	// Tidying up may fail without a word; then the next failure is told.
-	tidy := hit.Kind == "remove" || hit.Kind == "truncate" || ParseName(hit.Name[strings.LastIndexByte(hit.Name, '/')+1:]).Form == FormIndex
+	tidy := hit.Kind == "remove" || hit.Kind == "truncate" || capture.ParseName(filepath.Base(hit.Name)).Form == capture.FormIndex
 	if stemBase(fe.File) != stemBase(hit.Name) && fe.File != crashDir && !tidy {
 		t.Fatalf("%s of %s failed, the error names %s", hit.Kind, hit.Name, fe.File)
 	}
 }
 
 func stemBase(path string) string {
-	base := path[strings.LastIndexByte(path, '/')+1:]
-	if n := ParseName(base); n.Connection != "" {
-		return stem(n.Connection, n.Number)
+	base := filepath.Base(path)
+	if n := capture.ParseName(base); n.Connection != "" {
+		return fmt.Sprintf("%s.%08d", n.Connection, n.Number)
 	}
 	return base
 }
@@ -112,15 +115,15 @@ func stemBase(path string) string {
 // is a torn end, behind a frame boundary.
 func checkVerifies(t *testing.T, fsys *vfs.Mem, streams map[string][]byte) {
 	t.Helper()
-	rep, err := Verify([]string{crashDir}, VerifyOptions{Input: InputOptions{FS: fsys, Registry: toyRegistry}})
+	rep, err := capture.Verify([]string{crashDir}, capture.VerifyOptions{Input: capture.InputOptions{FS: fsys, Registry: toy.Registry}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, f := range rep.Findings {
 		sent := streams[f.Connection]
 		switch f.Kind {
-		case wire.KindCut, wire.KindZeroTail, KindRecovered, KindNoEnd:
-			if !toyBoundary(sent, f.Offset) {
+		case wire.KindCut, wire.KindZeroTail, capture.KindRecovered, capture.KindNoEnd:
+			if !toy.Boundary(sent, f.Offset) {
 				t.Fatalf("%s at %d, which is no frame boundary: %+v", f.Kind, f.Offset, f)
 			}
 		default:
@@ -129,31 +132,19 @@ func checkVerifies(t *testing.T, fsys *vfs.Mem, streams map[string][]byte) {
 	}
 }
 
-// toyBoundary says that a unit of a toy stream begins or ends at an offset.
-func toyBoundary(stream []byte, off int64) bool {
-	at := int64(4)
-	if off == 0 {
-		return true
-	}
-	for at < off {
-		at += 4 + int64(uint32(stream[at])|uint32(stream[at+1])<<8|uint32(stream[at+2])<<16)
-	}
-	return at == off
-}
-
 // TestLessonShortWriteThenSuccess fails one write in the middle, lets the
 // recorder try the same bytes again, and wants every frame before and behind.
 // It closes "append after a failed write".
 func TestLessonShortWriteThenSuccess(t *testing.T) {
-	stream, _ := toyStream(5, 60, 200)
+	stream, _ := toy.Stream(5, 60, 200)
 	probe := &vfs.Fault{FS: vfs.NewMem(), Decide: func(vfs.Op) vfs.Verdict { return vfs.Verdict{} }}
 	retry := func(f *vfs.Fault) (failures int, id string, err error) {
 		clock := newClock()
-		d, err := Create(crashDir, Options{FS: f, Clock: clock, Registry: toyRegistry, RotateBytes: 1500, Unique: func() uint32 { return 9 }})
+		d, err := capture.Create(crashDir, capture.Options{FS: f, Clock: clock, Registry: toy.Registry, RotateBytes: 1500, Unique: func() uint32 { return 9 }})
 		if err != nil {
 			return 1, "", err
 		}
-		w, err := d.Connect(ConnInfo{})
+		w, err := d.Connect(capture.ConnInfo{})
 		if err != nil {
 			return 1, "", err
 		}
@@ -200,14 +191,14 @@ func TestLessonShortWriteThenSuccess(t *testing.T) {
 				writes++
 				if err != nil {
 					// The last seal: recovery does it.
-					if _, err := Recover(crashDir, Options{FS: mem.CrashClone(vfs.CrashKeepAll, 0), Clock: newClock(), Registry: toyRegistry}); err != nil {
+					if _, err := capture.Recover(crashDir, capture.Options{FS: mem.CrashClone(vfs.CrashKeepAll, 0), Clock: newClock(), Registry: toy.Registry}); err != nil {
 						t.Fatal(err)
 					}
 				}
-				if failures == 0 && ParseName(stemlessBase(hit.Name)).Form != FormIndex {
+				if failures == 0 && capture.ParseName(filepath.Base(hit.Name)).Form != capture.FormIndex {
 					t.Fatalf("a failed %s of %s went unsaid", hit.Kind, hit.Name)
 				}
-				set, err := OpenInputs([]string{crashDir}, InputOptions{FS: mem, Registry: toyRegistry})
+				set, err := capture.OpenInputs([]string{crashDir}, capture.InputOptions{FS: mem, Registry: toy.Registry})
 				if err != nil {
 					t.Fatalf("operation %d, %s %s: %v", n, hit.Kind, hit.Name, err)
 				}
@@ -222,27 +213,25 @@ func TestLessonShortWriteThenSuccess(t *testing.T) {
 	}
 }
 
-func stemlessBase(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }
-
 // TestLessonFailedSyncIsFinal: a sync that failed once is never reported as
 // done by a later one that succeeds, and the file is not sealed.
 func TestLessonFailedSyncIsFinal(t *testing.T) {
-	stream, _ := toyStream(5, 30, 200)
+	stream, _ := toy.Stream(5, 30, 200)
 	mem := vfs.NewMem()
 	fail := false
 	f := &vfs.Fault{FS: mem, Decide: func(op vfs.Op) vfs.Verdict {
-		if fail && op.Kind == "sync" && strings.HasSuffix(op.Name, extPartial) && !strings.HasSuffix(op.Name, extOpening) {
+		if fail && op.Kind == "sync" && strings.HasSuffix(op.Name, ".cap.partial") {
 			fail = false
 			return vfs.Verdict{Err: syscall.EIO}
 		}
 		return vfs.Verdict{}
 	}}
 	clock := newClock()
-	d, err := Create(crashDir, Options{FS: f, Clock: clock, Registry: toyRegistry})
+	d, err := capture.Create(crashDir, capture.Options{FS: f, Clock: clock, Registry: toy.Registry})
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := d.Connect(ConnInfo{})
+	w, err := d.Connect(capture.ConnInfo{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -272,7 +261,7 @@ func TestLessonFailedSyncIsFinal(t *testing.T) {
 	}
 	names, _ := mem.List(crashDir)
 	for _, n := range names {
-		if ParseName(n).Form == FormBytes {
+		if capture.ParseName(n).Form == capture.FormBytes {
 			t.Fatalf("%s was sealed after a failed sync", n)
 		}
 	}

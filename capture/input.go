@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"path/filepath"
 	"sort"
+	"strings"
 
 	"wiretape/capture/sidecar"
 	"wiretape/internal/vfs"
@@ -115,7 +116,7 @@ func (f *File) Open() (io.ReadCloser, error) { return f.openAt(0) }
 
 // openAt gives the file's bytes from offset at in it on.
 func (f *File) openAt(at int64) (io.ReadCloser, error) {
-	src, err := f.fs.Open(f.Path)
+	src, err := f.source()
 	if err != nil {
 		return nil, &FileError{"open", f.Path, f.Start, err}
 	}
@@ -143,6 +144,16 @@ func (f *File) openAt(at int64) (io.ReadCloser, error) {
 		}
 	}
 	return fileReader{z, closers{z, src}}, nil
+}
+
+// source opens the file's own bytes. One that was being written may have been
+// sealed since its name was seen.
+func (f *File) source() (vfs.File, error) {
+	src, err := f.fs.Open(f.Path)
+	if sealed, partial := strings.CutSuffix(f.Path, extPartial); partial && errors.Is(err, fs.ErrNotExist) {
+		return f.fs.Open(sealed + extBytes)
+	}
+	return src, err
 }
 
 type fileReader struct {
@@ -230,6 +241,14 @@ func (in *inputs) path(p string) error {
 	if !st.Dir {
 		return in.file(p, true)
 	}
+	return in.folder(p, folderTries)
+}
+
+// folderTries is how often a folder is listed anew because a file in it got
+// another name.
+const folderTries = 10
+
+func (in *inputs) folder(p string, tries int) error {
 	names, err := in.opt.FS.List(p)
 	if err != nil {
 		return fmt.Errorf("reading the folder: %w", err)
@@ -247,7 +266,13 @@ func (in *inputs) path(p string) error {
 		return &NotCaptureError{p, what}
 	}
 	for _, n := range names {
-		if err := in.file(filepath.Join(p, n), false); err != nil {
+		err := in.file(filepath.Join(p, n), false)
+		if errors.Is(err, fs.ErrNotExist) && tries > 0 {
+			// A recorder sealed it meanwhile: what it is now comes with
+			// another look.
+			return in.folder(p, tries-1)
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -260,7 +285,6 @@ func (in *inputs) file(p string, named bool) error {
 	if in.seen[clean] {
 		return nil
 	}
-	in.seen[clean] = true
 	base := filepath.Base(p)
 	n := ParseName(base)
 	f := &File{Path: p, Name: wire.SafeText(base, 200), Number: n.Number, fs: in.opt.FS, expected: -1}
@@ -268,12 +292,14 @@ func (in *inputs) file(p string, named bool) error {
 	case FormJournal, FormLock, FormIndex, FormSums, FormTemporary:
 		return nil
 	case FormSidecar, FormOpening:
+		in.seen[clean] = true
 		g := in.of(n.Connection)
 		if n.Form == FormSidecar {
 			g.sides[n.Number] = append(g.sides[n.Number], filepath.Dir(p))
 		}
 		return nil
 	case FormForeign:
+		in.seen[clean] = true
 		if !named {
 			what := "a file that is no part of a capture, not read"
 			if st, err := in.opt.FS.Stat(p); err == nil && st.Dir {
@@ -293,6 +319,7 @@ func (in *inputs) file(p string, named bool) error {
 		return fmt.Errorf("opening the input: %w", err)
 	}
 	f.size = st.Size
+	in.seen[clean] = true
 	g := in.of(n.Connection)
 	g.files[n.Number] = append(g.files[n.Number], f)
 	if named {

@@ -266,7 +266,8 @@ func (r *recovery) fromBefore(n Name) (*sidecar.Sidecar, error) {
 	}
 	var paths []string
 	for _, base := range r.names {
-		if p := ParseName(base); p.Connection == n.Connection && p.Number < n.Number {
+		p := ParseName(base)
+		if p.Connection == n.Connection && p.Number < n.Number && (p.Form == FormBytes || p.Form == FormCompressed) {
 			paths = append(paths, filepath.Join(r.dir, base))
 		}
 	}

@@ -256,7 +256,7 @@ func (f *File) zerosFrom() (int64, error) {
 	if f.Compressed {
 		return f.zerosForward()
 	}
-	src, err := f.fs.Open(f.Path)
+	src, err := f.source()
 	if err != nil {
 		return 0, &FileError{"open", f.Path, f.Start, err}
 	}

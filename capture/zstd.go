@@ -50,7 +50,7 @@ func (f *File) sizesAgree() bool {
 	if f.expected < 0 {
 		return false
 	}
-	src, err := f.fs.Open(f.Path)
+	src, err := f.source()
 	if err != nil {
 		return false
 	}

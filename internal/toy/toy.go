@@ -1,4 +1,8 @@
-package capture
+// Package toy is a small protocol for tests of what does not depend on the real
+// ones: "TOY1", then frames of a little-endian uint32 length (1 to MaxPayload)
+// and that many bytes, of which the first is the kind. The session state is the
+// number of frames so far.
+package toy
 
 import (
 	"encoding/binary"
@@ -7,26 +11,25 @@ import (
 	"wiretape/wire"
 )
 
-// toy is a small protocol with a preamble, length-prefixed frames and a session
-// state, so that these tests do not depend on the real ones: "TOY1", then
-// frames of a little-endian uint32 length (1 to toyMax) and that many bytes, of
-// which the first is the kind. The state is the number of frames so far.
-type toy struct{}
+// Protocol is it.
+type Protocol struct{}
 
-const toyMax = 1 << 20
+// MaxPayload is the largest length of a frame.
+const MaxPayload = 1 << 20
 
-var toyRegistry = wire.Registry{toy{}}
+// Registry knows the toy protocol only.
+var Registry = wire.Registry{Protocol{}}
 
-func (toy) Name() string { return "toy" }
+func (Protocol) Name() string { return "toy" }
 
-func (toy) KindName(kind uint32) string {
+func (Protocol) KindName(kind uint32) string {
 	if kind < 4 {
 		return "Kind" + wire.Itoa(int64(kind))
 	}
 	return ""
 }
 
-func (toy) Detect(p []byte, end bool) (wire.Match, wire.Direction) {
+func (Protocol) Detect(p []byte, end bool) (wire.Match, wire.Direction) {
 	n := min(len(p), 4)
 	if string(p[:n]) != "TOY1"[:n] {
 		return wire.NoMatch, wire.DirectionUnknown
@@ -37,8 +40,8 @@ func (toy) Detect(p []byte, end bool) (wire.Match, wire.Direction) {
 	return wire.Matched, wire.Downstream
 }
 
-func (toy) Open(c wire.Config) (wire.Decoder, error) {
-	d := &toyDecoder{}
+func (Protocol) Open(c wire.Config) (wire.Decoder, error) {
+	d := &decoder{}
 	if c.Context != nil {
 		d.preamble = true
 		for _, e := range c.Context.Entries {
@@ -50,12 +53,12 @@ func (toy) Open(c wire.Config) (wire.Decoder, error) {
 	return d, nil
 }
 
-type toyDecoder struct {
+type decoder struct {
 	preamble bool
 	seen     uint64
 }
 
-func (d *toyDecoder) Head(b []byte, end bool) wire.Head {
+func (d *decoder) Head(b []byte, end bool) wire.Head {
 	if len(b) < 4 {
 		return wire.Head{Type: wire.UnitMore, Size: 4}
 	}
@@ -66,7 +69,7 @@ func (d *toyDecoder) Head(b []byte, end bool) wire.Head {
 		return wire.Head{Type: wire.UnitPreamble, Size: 4, Peek: 4}
 	}
 	n := binary.LittleEndian.Uint32(b)
-	if n == 0 || n > toyMax {
+	if n == 0 || n > MaxPayload {
 		return wire.Head{Type: wire.UnitLost, Finding: &wire.Finding{Kind: wire.KindBadLength, Message: "impossible length"}}
 	}
 	h := wire.Head{Type: wire.UnitFrame, Size: 4 + int64(n), Peek: 5}
@@ -76,7 +79,7 @@ func (d *toyDecoder) Head(b []byte, end bool) wire.Head {
 	return h
 }
 
-func (d *toyDecoder) Observe(u wire.Unit, f []wire.Finding) []wire.Finding {
+func (d *decoder) Observe(u wire.Unit, f []wire.Finding) []wire.Finding {
 	switch u.Type {
 	case wire.UnitPreamble:
 		d.preamble = true
@@ -86,20 +89,20 @@ func (d *toyDecoder) Observe(u wire.Unit, f []wire.Finding) []wire.Finding {
 	return f
 }
 
-func (d *toyDecoder) Info(u wire.Unit) wire.Info { return wire.Info{Name: toy{}.KindName(u.Kind)} }
+func (d *decoder) Info(u wire.Unit) wire.Info { return wire.Info{Name: Protocol{}.KindName(u.Kind)} }
 
-func (d *toyDecoder) Fields(u wire.Unit) ([]wire.Field, *wire.Finding) { return nil, nil }
+func (d *decoder) Fields(u wire.Unit) ([]wire.Field, *wire.Finding) { return nil, nil }
 
-func (d *toyDecoder) Context(limit int) *wire.Context {
+func (d *decoder) Context(limit int) *wire.Context {
 	if !d.preamble {
 		return nil
 	}
 	return &wire.Context{Protocol: "toy", Version: 1, Entries: []wire.ContextEntry{{Values: []wire.ContextValue{{Name: "seen", Num: d.seen}}}}}
 }
 
-// toyStream makes a stream of frames whose payloads have sizes up to maxSize,
+// Stream makes a stream of frames whose payloads have sizes up to maxSize,
 // and gives the offset behind each unit.
-func toyStream(seed uint64, frames, maxSize int) (stream []byte, ends []int64) {
+func Stream(seed uint64, frames, maxSize int) (stream []byte, ends []int64) {
 	rng := rand.New(rand.NewPCG(seed, 7))
 	stream = []byte("TOY1")
 	ends = append(ends, 0, 4)
@@ -115,13 +118,11 @@ func toyStream(seed uint64, frames, maxSize int) (stream []byte, ends []int64) {
 	return stream, ends
 }
 
-// fakeClock is a clock that a test moves.
-type fakeClock struct{ now Instant }
-
-func (c *fakeClock) Now() Instant { return c.now }
-
-func (c *fakeClock) pass(ns int64) Instant {
-	c.now.Wall += ns
-	c.now.Mono += ns
-	return c.now
+// Boundary says that a unit of a stream begins or ends at an offset.
+func Boundary(stream []byte, off int64) bool {
+	at := int64(min(4, len(stream)))
+	for off != 0 && at < off && at+4 <= int64(len(stream)) {
+		at += 4 + int64(binary.LittleEndian.Uint32(stream[at:]))
+	}
+	return off == 0 || at == off
 }
