@@ -150,7 +150,7 @@ func tiles(t testing.TB, r run, size int64) {
 		case wire.KindLost, wire.KindBadLength, wire.KindCut, wire.KindBadPreamble, wire.KindBadVersion:
 			skipped[f.Offset] += f.Length
 		}
-		if f.Offset < 0 || f.Offset+f.Length > size {
+		if f.Offset < 0 || f.Byte()+f.Length > size {
 			t.Fatalf("a finding outside the stream: %+v", f)
 		}
 	}

@@ -39,7 +39,7 @@ func FuzzZeros(f *testing.F) {
 		for {
 			u, found, err := r.Next()
 			for _, f := range found {
-				if f.Offset < 0 || f.Offset+f.Length > int64(len(stream)) {
+				if f.Offset < 0 || f.Byte()+f.Length > int64(len(stream)) {
 					t.Fatalf("a finding outside the stream: %+v", f)
 				}
 			}

@@ -187,7 +187,7 @@ func TestCrafted(t *testing.T) {
 				if f.Message == "" || f.Kind != wire.KindUnknownKind && f.Kind != dendro.KindUUID && f.Cost == "" && f.Offset > 0 {
 					t.Errorf("a finding without words: %+v", f)
 				}
-				if i >= len(want) || (at{f.Kind, f.Offset, f.Field}) != want[i] {
+				if i >= len(want) || (at{f.Kind, f.Byte(), f.Field}) != want[i] {
 					t.Errorf("finding %d is %+v", i, f)
 				}
 			}
@@ -333,7 +333,7 @@ func TestMapFindings(t *testing.T) {
 		}
 		for _, f := range s.found {
 			// The place is that of the key: its length and the key itself.
-			key := s.unit.Bytes[f.Offset-s.unit.Offset:][:f.Length]
+			key := s.unit.Bytes[f.Byte()-s.unit.Offset:][:f.Length]
 			if string(key[4:]) != f.Got || !strings.HasPrefix(f.Field, "metadata[") {
 				t.Errorf("%v: the place of %+v has %q", c.pairs, f, key)
 			}
