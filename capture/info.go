@@ -1,7 +1,6 @@
 package capture
 
 import (
-	"errors"
 	"io"
 	"sort"
 	"time"
@@ -265,16 +264,38 @@ func (t *timeline) finish() {
 	}
 }
 
-// readFrames reads all runs frame by frame.
+// readFrames reads the connection frame by frame.
 func (c *Connection) readFrames(ci *ConnectionInfo, kinds map[uint32]int64, opt InfoOptions) error {
 	sources := map[uint64]*sourceSum{}
-	for _, r := range c.Runs() {
-		for r != nil {
-			var err error
-			if r, err = c.readRun(r, ci, kinds, sources, opt); err != nil {
-				return err
-			}
+	units := c.Units()
+	units.Progress = opt.Progress
+	defer units.Close()
+	for {
+		u, found, err := units.Next()
+		ci.Findings = append(ci.Findings, found...)
+		if err == io.EOF {
+			break
 		}
+		if err != nil {
+			return err
+		}
+		if u.Type != wire.UnitFrame {
+			continue
+		}
+		kinds[u.Kind]++
+		in := units.Decoder().Info(u)
+		if !in.HasSource || len(sources) >= maxSources && sources[in.Source] == nil {
+			continue
+		}
+		s := sources[in.Source]
+		if s == nil {
+			s = &sourceSum{info: SourceInfo{Source: in.Source, Streams: []string{}}, streams: map[string]bool{}}
+			sources[in.Source] = s
+		}
+		s.add(in, u.Size)
+	}
+	if ci.Framing = string(units.Ending()); ci.Framing == "" {
+		ci.Framing = sidecar.FramingUnknown
 	}
 	for _, s := range sources {
 		for name := range s.streams {
@@ -292,59 +313,6 @@ type sourceSum struct {
 	streams map[string]bool
 }
 
-// readRun reads one run, and gives where reading goes on when it broke off.
-func (c *Connection) readRun(r *Run, ci *ConnectionInfo, kinds map[uint32]int64, sources map[uint64]*sourceSum, opt InfoOptions) (next *Run, err error) {
-	rr, ropt := r.Open()
-	defer rr.Close()
-	dec, err := c.Decoder(r)
-	if err != nil {
-		ci.Findings = append(ci.Findings, r.Locate(wire.Finding{Kind: KindSidecarStale, Offset: r.Start,
-			Message: "the context can't be used: " + wire.SafeText(err.Error(), 300)}))
-		dec = nil
-	}
-	if dec == nil {
-		ci.Framing = sidecar.FramingUnknown
-		_, err := io.Copy(progressFunc(opt.Progress), rr)
-		return c.after(r, rr, ci, err)
-	}
-	read := wire.NewReader(rr, dec, ropt)
-	at := r.Start
-	for {
-		u, found, err := read.Next()
-		for _, f := range found {
-			ci.Findings = append(ci.Findings, r.Locate(f))
-		}
-		if err == io.EOF {
-			ci.Framing = string(read.Ending())
-			if read.Ending() == wire.EndingLost {
-				return r.After(at), nil
-			}
-			return c.after(r, rr, ci, nil)
-		}
-		if err != nil {
-			return c.after(r, rr, ci, err)
-		}
-		if opt.Progress != nil {
-			opt.Progress(u.Size)
-		}
-		at = u.End()
-		if u.Type != wire.UnitFrame {
-			continue
-		}
-		kinds[u.Kind]++
-		in := dec.Info(u)
-		if !in.HasSource || len(sources) >= maxSources && sources[in.Source] == nil {
-			continue
-		}
-		s := sources[in.Source]
-		if s == nil {
-			s = &sourceSum{info: SourceInfo{Source: in.Source, Streams: []string{}}, streams: map[string]bool{}}
-			sources[in.Source] = s
-		}
-		s.add(in, u.Size)
-	}
-}
-
 func (s *sourceSum) add(in wire.Info, size int64) {
 	s.info.Frames++
 	s.info.Bytes += size
@@ -360,17 +328,6 @@ func (s *sourceSum) add(in wire.Info, size int64) {
 		}
 		s.info.Last = max(s.info.Last, in.Time)
 	}
-}
-
-// after takes what the run's reader found, and goes on behind damage.
-func (c *Connection) after(r *Run, rr *RunReader, ci *ConnectionInfo, err error) (*Run, error) {
-	ci.Findings = append(ci.Findings, rr.Findings()...)
-	var d *DamagedError
-	if errors.As(err, &d) {
-		ci.Findings = append(ci.Findings, d.Finding)
-		return d.Next, nil
-	}
-	return nil, err
 }
 
 type progressFunc func(int64)

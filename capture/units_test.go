@@ -1,0 +1,118 @@
+package capture
+
+import (
+	"encoding/binary"
+	"io"
+	"os"
+	"strings"
+	"testing"
+
+	"wiretape/capture/sidecar"
+	"wiretape/wire"
+	"wiretape/wire/dendro"
+)
+
+// TestUnitsGoOnBehindDamage: one bad length costs the rest of its own file, as
+// the next one begins at a frame and its sidecar knows the sources.
+func TestUnitsGoOnBehindDamage(t *testing.T) {
+	dir := t.TempDir()
+	stream := dendro.AppendPreamble(nil)
+	stream = dendro.AppendHandshake(stream, &dendro.Handshake{Labels: dendro.NewMap(map[string]string{"host": "web-1"})})
+	const frames = 40
+	for i := range frames {
+		r := dendro.NewRows(0, uint64(i), dendro.State{}, []dendro.Row{{Stream: []byte("cpu"), TS: int64(i), Row: make([]byte, 200)}})
+		stream = dendro.AppendRows(stream, &r)
+	}
+	clock := newClock()
+	d, err := Create(dir, Options{RotateBytes: 1500, Clock: clock})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := d.Connect(ConnInfo{Endpoint: "tcp://test", Protocol: "auto"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Write(stream, clock.pass(1e6)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Close(sidecar.Verdict{Kind: sidecar.TransportClean}, sidecar.ClosedEnd); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	read := func() (units []wire.Unit, found []wire.Finding, restarts int, end wire.Ending) {
+		set, err := OpenInputs([]string{dir}, InputOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := set.Connections[0].Units()
+		defer r.Close()
+		total := int64(0)
+		r.Progress = func(n int64) { total += n }
+		for {
+			u, fs, err := r.Next()
+			found = append(found, fs...)
+			if err == io.EOF {
+				if len(found) == 0 && total != int64(len(stream)) {
+					t.Errorf("progress tells of %d bytes of %d", total, len(stream))
+				}
+				return units, found, restarts, r.Ending()
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r.Restarted() {
+				restarts++
+			}
+			units = append(units, u)
+		}
+	}
+	all, found, restarts, end := read()
+	if len(all) != frames+2 || len(found) > 0 || restarts != 1 || end != wire.EndingClean {
+		t.Fatalf("undamaged: %d units, %v, %d restarts, %s", len(all), found, restarts, end)
+	}
+
+	set, err := OpenInputs([]string{dir}, InputOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := set.Connections[0].Files
+	if len(files) < 4 {
+		t.Fatalf("%d files", len(files))
+	}
+	f := files[1]
+	b, err := os.ReadFile(f.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second := 4 + binary.LittleEndian.Uint32(b)
+	b[second+3] = 0xff
+	if err := os.Chmod(f.Path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(f.Path, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	at := f.Start + int64(second)
+	got, found, restarts, end := read()
+	if restarts != 2 || end != wire.EndingClean || len(got) >= len(all) {
+		t.Fatalf("damaged: %d units, %d restarts, %s", len(got), restarts, end)
+	}
+	for _, u := range got {
+		if u.Offset >= at && u.Offset < f.End() {
+			t.Fatalf("a unit at %d, where the framing is lost", u.Offset)
+		}
+	}
+	if want := len(all) - int((f.End()-at)/all[10].Size); len(got) != want {
+		t.Errorf("%d units, want %d", len(got), want)
+	}
+	if k := kinds(found); !strings.Contains(k, wire.KindBadLength) || !strings.Contains(k, KindHashMismatch) || strings.Contains(k, dendro.KindUnknownOrdinal) || len(found) != 2 {
+		t.Errorf("found %s", k)
+	}
+	for _, x := range found {
+		if x.Kind == wire.KindBadLength && (x.Offset != at || x.Offset+x.Length != f.End() || x.File != f.Name) {
+			t.Errorf("%+v", x)
+		}
+	}
+}
