@@ -1,4 +1,4 @@
-package capture
+package capture_test
 
 import (
 	"encoding/binary"
@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"wiretape/capture"
 	"wiretape/capture/sidecar"
 	"wiretape/wire"
 	"wiretape/wire/dendro"
@@ -24,11 +25,11 @@ func TestUnitsGoOnBehindDamage(t *testing.T) {
 		stream = dendro.AppendRows(stream, &r)
 	}
 	clock := newClock()
-	d, err := Create(dir, Options{RotateBytes: 1500, Clock: clock})
+	d, err := capture.Create(dir, capture.Options{RotateBytes: 1500, Clock: clock})
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := d.Connect(ConnInfo{Endpoint: "tcp://test", Protocol: "auto"})
+	w, err := d.Connect(capture.ConnInfo{Endpoint: "tcp://test", Protocol: "auto"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +43,7 @@ func TestUnitsGoOnBehindDamage(t *testing.T) {
 		t.Fatal(err)
 	}
 	read := func() (units []wire.Unit, found []wire.Finding, restarts int, end wire.Ending) {
-		set, err := OpenInputs([]string{dir}, InputOptions{})
+		set, err := capture.OpenInputs([]string{dir}, capture.InputOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -73,7 +74,7 @@ func TestUnitsGoOnBehindDamage(t *testing.T) {
 		t.Fatalf("undamaged: %d units, %v, %d restarts, %s", len(all), found, restarts, end)
 	}
 
-	set, err := OpenInputs([]string{dir}, InputOptions{})
+	set, err := capture.OpenInputs([]string{dir}, capture.InputOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +108,7 @@ func TestUnitsGoOnBehindDamage(t *testing.T) {
 	if want := len(all) - int((f.End()-at)/all[10].Size); len(got) != want {
 		t.Errorf("%d units, want %d", len(got), want)
 	}
-	if k := kinds(found); !strings.Contains(k, wire.KindBadLength) || !strings.Contains(k, KindHashMismatch) || strings.Contains(k, dendro.KindUnknownOrdinal) || len(found) != 2 {
+	if k := kinds(found); !strings.Contains(k, wire.KindBadLength) || !strings.Contains(k, capture.KindHashMismatch) || strings.Contains(k, dendro.KindUnknownOrdinal) || len(found) != 2 {
 		t.Errorf("found %s", k)
 	}
 	for _, x := range found {
