@@ -91,6 +91,8 @@ type Sealed struct {
 	SHA256     string
 	// Reason is Sidecar.Closed.
 	Reason string
+	// Findings is how many its sidecar has and counts.
+	Findings int64
 }
 
 // Dir is a capture directory that this process records into.

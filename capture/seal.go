@@ -81,7 +81,8 @@ func (w *Writer) seal(why, detail string, v *sidecar.Verdict) error {
 	w.synced.Store(max(w.synced.Load(), c.start+c.size))
 	w.start, w.prevSum = s.End(), s.SHA256
 	w.sealed = append(w.sealed, Sealed{Path: base + extBytes, Connection: w.id, Number: w.number,
-		Start: s.Start, Length: s.Length, SHA256: s.SHA256, Reason: why})
+		Start: s.Start, Length: s.Length, SHA256: s.SHA256, Reason: why,
+		Findings: int64(len(s.Findings)) + s.FindingsOmitted})
 	err := w.abandon()
 	return errors.Join(err, w.dir.Journal(Entry{Event: EventSeal, Connection: w.id, File: name, Offset: s.Start,
 		Bytes: s.Length, SHA256: s.SHA256, Reason: why, Detail: detail}))

@@ -1024,3 +1024,70 @@ func TestSoak(t *testing.T) {
 		t.Errorf("growth: early %+v, late %+v", early, late)
 	}
 }
+
+// TestLessonRetentionWaitsForTheShipper (litestream 771): while recording, the oldest sealed files go, and none that was
+// not shipped unless that was said in words: a stalled shipper
+// means no deletion.
+func TestLessonRetentionWaitsForTheShipper(t *testing.T) {
+	for _, unshipped := range []bool{false, true} {
+		mem := vfs.NewMem()
+		r := open(t, "rec", record.Options{Retention: capture.Retention{KeepFiles: 3, Unshipped: unshipped},
+			Capture: capture.Options{FS: mem, RotateBytes: 1000}})
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() {
+			defer cancel()
+			for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+				if s := r.Status(); s.Files >= 20 && (s.Pruned > 0 || !unshipped && s.Uptime > 8*time.Second) {
+					return
+				}
+			}
+		}()
+		r.Record(ctx, sourceOf(t, "tcp://"+peer.Listen(t, func(c net.Conn, _ int) error {
+			c.Write(noise(21_000))
+			return peer.Hold(c)
+		}), source.Options{}))
+		rep, err := r.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if unshipped != (rep.Pruned > 0) {
+			t.Errorf("delete-unshipped %v: %d files pruned of %d", unshipped, rep.Pruned, rep.Files)
+		}
+	}
+}
+
+// TestMakeRoom: with too little space the oldest go first and recording goes on.
+func TestMakeRoom(t *testing.T) {
+	mem := vfs.NewMem()
+	mem.SetFree(10 << 20)
+	var r *record.Recorder
+	r = open(t, "rec", record.Options{MinFree: 1 << 20, MakeRoom: true, Retention: capture.Retention{Unshipped: true},
+		Capture: capture.Options{FS: freeing{mem, 1<<20 + 90_000}, RotateBytes: 1000}})
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	defer cancel()
+	r.Record(ctx, sourceOf(t, "tcp://"+peer.Listen(t, func(c net.Conn, _ int) error {
+		for range 60 {
+			c.Write(noise(1000))
+			time.Sleep(20 * time.Millisecond)
+		}
+		return peer.Hold(c)
+	}), source.Options{}))
+	rep, err := r.Close()
+	if err != nil || rep.Received != 60_000 || rep.Synced != 60_000 || rep.Pruned == 0 {
+		t.Errorf("%v, %+v", err, rep.Status)
+	}
+}
+
+// freeing is a disk whose free space is what its files leave of a size.
+type freeing struct {
+	*vfs.Mem
+	size int64
+}
+
+func (f freeing) Free(string) (int64, error) {
+	n := f.size
+	for _, b := range f.Files() {
+		n -= int64(len(b))
+	}
+	return n, nil
+}

@@ -35,6 +35,9 @@ const (
 	maxEnded = 1000
 	// freeTick is how often the disk's free space is looked at.
 	freeTick = time.Second
+	// Pruning reads the directory: at most so often, and at least so often.
+	pruneTick    = 5 * time.Second
+	pruneAtLeast = time.Minute
 )
 
 // Sync says when bytes are made safe, beside when a file is sealed, which is
@@ -64,8 +67,12 @@ type Options struct {
 	// MaxConnections that come in are taken at the same time; the others wait
 	// in the system's queue. 0 is DefaultMaxConnections.
 	MaxConnections int
-	// MinFree is how many bytes of the disk stay free: recording stops before.
-	MinFree int64
+	// MinFree is how many bytes of the disk stay free: recording stops before,
+	// or with MakeRoom the oldest sealed files go first, as Retention permits.
+	MinFree  int64
+	MakeRoom bool
+	// Retention is applied while recording. Its MinFree is not used.
+	Retention capture.Retention
 	// Strict makes a relay stop when it can't record.
 	Strict bool
 	// OnSealed is a program that gets each sealed file's path as an argument.
@@ -110,11 +117,13 @@ type Recorder struct {
 	mu      sync.Mutex
 	failure error
 	stop    context.CancelFunc
+	found   map[string]int64 // findings of connections that are open
 	ended   []Ended
 	omitted int64
 	missing bool
 	lenient bool // a relay that goes on when recording fails
 	noSpace error
+	unmet   bool // of the goroutine that prunes
 	errs    []error
 }
 
@@ -135,11 +144,17 @@ func Open(dir string, o Options) (*Recorder, error) {
 	if o.Capture.Registry == nil {
 		o.Capture.Registry = protocols.All()
 	}
-	r := &Recorder{opt: o, clock: o.Capture.Clock, log: o.Log, start: time.Now()}
+	r := &Recorder{opt: o, clock: o.Capture.Clock, log: o.Log, start: time.Now(), found: map[string]int64{}}
 	r.count.open = map[*tape]struct{}{}
 	told := o.Capture.OnSealed
 	o.Capture.OnSealed = func(s capture.Sealed) {
 		r.count.files.Add(1)
+		if s.Findings > 0 {
+			r.count.findings.Add(s.Findings)
+			r.mu.Lock()
+			r.found[s.Connection] += s.Findings
+			r.mu.Unlock()
+		}
 		r.log.Debug("sealed", "file", s.Path, "bytes", s.Length, "why", s.Reason)
 		if told != nil {
 			told(s)
@@ -199,19 +214,58 @@ func (r *Recorder) begin(ctx context.Context) (context.Context, context.CancelFu
 	}
 	if r.opt.MinFree > 0 {
 		r.watchFree()
-		go func() {
-			for source.Wait(ctx, freeTick) == nil {
-				r.watchFree()
-			}
-		}()
+	}
+	if r.opt.MinFree > 0 || r.opt.Retention.Any() {
+		go r.look(ctx)
 	}
 	return ctx, cancel
+}
+
+// look keeps an eye on the disk until ctx ends.
+func (r *Recorder) look(ctx context.Context) {
+	var files int64 = -1
+	var pruned time.Time
+	for source.Wait(ctx, freeTick) == nil {
+		if r.opt.MinFree > 0 {
+			r.watchFree()
+		}
+		now := r.count.files.Load()
+		if r.opt.Retention.Any() && (now != files && time.Since(pruned) >= pruneTick || time.Since(pruned) >= pruneAtLeast) {
+			files, pruned = now, time.Now()
+			r.prune(r.opt.Retention)
+		}
+	}
+}
+
+// prune deletes what the limits ask for. A limit that can't be met is said
+// once, until it is met again.
+func (r *Recorder) prune(limits capture.Retention) {
+	rep, err := r.dir.Prune(limits)
+	if err != nil {
+		r.log.Error("pruning", "err", err)
+		return
+	}
+	if n := len(rep.Deleted); n > 0 {
+		r.log.Info("pruned", "files", n, "bytes", rep.FreedBytes)
+		r.count.pruned.Add(int64(n))
+	}
+	if !rep.Met && !r.unmet {
+		r.log.Warn("a limit of what to keep is not met", "unshipped_files", rep.Held, "unshipped_bytes", rep.HeldBytes)
+	}
+	r.unmet = !rep.Met
 }
 
 // watchFree ends the recording when the disk is too full. A relay that goes on
 // without it records again once there is space.
 func (r *Recorder) watchFree() {
 	err := r.checkFree()
+	if err != nil && r.opt.MakeRoom {
+		limits := r.opt.Retention
+		// Somewhat more, so that it is not done every second.
+		limits.MinFree = r.opt.MinFree + r.opt.MinFree/16
+		r.prune(limits)
+		err = r.checkFree()
+	}
 	r.mu.Lock()
 	lenient, before := r.lenient, r.noSpace
 	r.noSpace = err
@@ -509,9 +563,11 @@ func (r *Recorder) report(t *tape, name string, v source.Verdict, only bool, log
 	// journal is for. Where this was the only one, what it lacks is missing.
 	// A stop of ours cuts what was under way, and is no loss of the stream's.
 	cut := t.ending == wire.EndingCut || !v.Whole() && v.End != source.EndNoWitness
-	missing := only && v.End != source.EndSignal && (cut || t.ending == wire.EndingLost)
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	e.Findings = r.found[e.Connection]
+	delete(r.found, e.Connection)
+	missing := only && v.End != source.EndSignal && (cut || t.ending == wire.EndingLost || e.Findings > 0)
 	r.missing = r.missing || missing || e.Received > e.Written
 	if len(r.ended) == maxEnded {
 		r.ended = append(r.ended[:0], r.ended[1:]...)

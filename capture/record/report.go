@@ -21,10 +21,12 @@ type Ended struct {
 	Synced     int64  `json:"synced"`
 	// Transport is the transport's verdict in a sidecar's words, Detail the
 	// same for people, Framing where the frames ended, "" where none are known.
-	Transport string        `json:"transport"`
-	Detail    string        `json:"detail"`
-	Framing   string        `json:"framing,omitempty"`
-	Stalled   time.Duration `json:"stalled_ns"`
+	Transport string `json:"transport"`
+	Detail    string `json:"detail"`
+	Framing   string `json:"framing,omitempty"`
+	// Findings in its bytes; the sidecars have them.
+	Findings int64         `json:"findings"`
+	Stalled  time.Duration `json:"stalled_ns"`
 }
 
 // Report is what a recorder did from Open to Close.
@@ -68,7 +70,7 @@ func (r *Recorder) Close() (*Report, error) {
 	for _, e := range errs {
 		rep.Errors = append(rep.Errors, e.Error())
 	}
-	if r.missing || rep.NotRecorded > 0 || rep.HookFailures > 0 || rep.Findings > 0 {
+	if r.missing || rep.NotRecorded > 0 || rep.HookFailures > 0 {
 		rep.Verdict = VerdictFindings
 	}
 	if len(errs) > 0 {

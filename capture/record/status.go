@@ -29,7 +29,9 @@ type Status struct {
 	Connections int64 `json:"connections"`
 	// Attempts that made no connection.
 	Attempts int64 `json:"failed_attempts"`
-	Files    int64 `json:"files"`
+	// Files that were sealed, and Pruned ones that were deleted.
+	Files  int64 `json:"files"`
+	Pruned int64 `json:"pruned"`
 	// HookFailures counts sealed files for which the command failed.
 	HookFailures int64 `json:"hook_failures"`
 	// Findings counts what was found in the bytes.
@@ -43,6 +45,7 @@ type Status struct {
 type counters struct {
 	received, written, synced              atomic.Int64
 	connections, attempts, files, findings atomic.Int64
+	pruned                                 atomic.Int64
 
 	mu          sync.Mutex
 	notRecorded int64
@@ -106,6 +109,7 @@ func (r *Recorder) Status() Status {
 		Connections: r.count.connections.Load(),
 		Attempts:    r.count.attempts.Load(),
 		Files:       r.count.files.Load(),
+		Pruned:      r.count.pruned.Load(),
 		Findings:    r.count.findings.Load(),
 	}
 	if r.hook != nil {

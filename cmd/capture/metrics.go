@@ -44,6 +44,8 @@ func newCollector(status func() record.Status) *collector {
 		counter("connections_total", "Connections begun, each direction of a relayed one by itself.", func(s record.Status) float64 { return float64(s.Connections) }),
 		counter("failed_attempts_total", "Tries that made no connection.", func(s record.Status) float64 { return float64(s.Attempts) }),
 		counter("sealed_files_total", "Files that were sealed.", func(s record.Status) float64 { return float64(s.Files) }),
+		counter("pruned_files_total", "Sealed files that were deleted.", func(s record.Status) float64 { return float64(s.Pruned) }),
+		counter("findings_total", "Findings in the bytes, of sealed files.", func(s record.Status) float64 { return float64(s.Findings) }),
 		counter("stalled_seconds_total", "Time in which publishers were held up by full buffers, added up.", func(s record.Status) float64 { return s.Stalled.Seconds() }),
 		counter("hook_failures_total", "Sealed files for which the command failed.", func(s record.Status) float64 { return float64(s.HookFailures) }),
 		gauge("open_connections", "Connections being recorded now.", func(s record.Status) float64 { return float64(s.Open) }),

@@ -53,6 +53,9 @@ type service struct {
 	logFormat   cli.Word
 	verbose     bool
 	protocol    *cli.Word
+	keep        retentionFlags
+	makeRoom    bool
+	statusEvery time.Duration
 }
 
 func (s *service) register(fs *pflag.FlagSet) {
@@ -65,8 +68,11 @@ func (s *service) register(fs *pflag.FlagSet) {
 	fs.Var(&s.buffer, "buffer", "memory between the network and the disk, for each direction of a connection")
 	s.protocol = protocolFlag(fs)
 	fs.Var(&s.minFree, "min-free", "stop recording before the disk has less free")
+	fs.BoolVar(&s.makeRoom, "make-room", false, "at --min-free, delete the oldest sealed files instead of stopping, as far as they may go")
+	s.keep.register(fs)
 	fs.StringVar(&s.onSealed, "on-sealed", "", "`PROGRAM` that gets each sealed file's path as its argument; no shell")
 	fs.BoolVar(&s.json, "json", false, "JSON lines on standard output: status, sealed files and the report")
+	fs.DurationVar(&s.statusEvery, "status-every", tellLines, "how often --json tells the status")
 	fs.StringVar(&s.metrics, "metrics", "", "serve Prometheus metrics at `ADDR`; :PORT is the loopback interface's")
 	fs.Var(&s.logFormat, "log-format", "how the log on standard error is written")
 	fs.BoolVarP(&s.verbose, "verbose", "v", false, "log every sealed file")
@@ -109,10 +115,20 @@ func (s *service) options() (record.Options, error) {
 			return o, cli.Usagef("--on-sealed: %v", err)
 		}
 	}
+	if s.statusEvery <= 0 {
+		return o, cli.Usagef("--status-every takes a positive duration")
+	}
+	if s.makeRoom && s.minFree == 0 {
+		return o, cli.Usagef("--make-room goes with --min-free")
+	}
+	if o.Retention, err = s.keep.retention(); err != nil {
+		return o, err
+	}
+	o.MakeRoom = s.makeRoom
 	o.Protocol = s.protocol.Value
 	o.Buffer, o.MinFree = int64(s.buffer), int64(s.minFree)
 	o.Capture.RotateBytes, o.Capture.RotateEvery = int64(s.rotateBytes), s.rotateEvery
-	o.Capture.Tool = "capture " + cli.VersionString()
+	o.Capture.Tool = tool()
 	return o, nil
 }
 
@@ -309,7 +325,11 @@ const (
 
 // tell says what goes on until stop: on a terminal, as JSON lines, to systemd.
 func (s *service) tell(stop <-chan struct{}, r *record.Recorder, scr *screen, out *lines, note *notifier) {
-	tick := time.NewTicker(tellTerminal)
+	every := tellTerminal
+	if out != nil {
+		every = min(every, s.statusEvery)
+	}
+	tick := time.NewTicker(every)
 	defer tick.Stop()
 	var rate rate
 	var lastLine, lastNote time.Time
@@ -321,7 +341,7 @@ func (s *service) tell(stop <-chan struct{}, r *record.Recorder, scr *screen, ou
 			st := r.Status()
 			line := statusLine(st, rate.per(st, now))
 			scr.status(line)
-			if out != nil && now.Sub(lastLine) >= tellLines {
+			if out != nil && now.Sub(lastLine) >= s.statusEvery*9/10 {
 				out.put("status", st)
 				lastLine = now
 			}
