@@ -375,22 +375,17 @@ func (r *Reader) fill(n int64) (more bool, err error) {
 // the bytes that came, so that neither a length alone nor a short input
 // allocates much.
 func (r *Reader) room(n int64) {
-	size := len(r.buf)
-	switch {
-	case size == 0:
-		size = firstWindow
-	case r.w == size && size < readWindow, r.w-r.r == size:
-		size *= 2
+	if r.r == r.w {
+		r.r, r.w = 0, 0
 	}
-	if size > len(r.buf) {
-		grown := make([]byte, size)
-		r.w = copy(grown, r.buf[r.r:r.w])
-		r.r = 0
-		r.buf = grown
+	if r.w < len(r.buf) {
 		return
 	}
-	if r.r > 0 && (r.r == r.w || r.w == size || size-r.r < int(min(n, readWindow))) {
-		r.w = copy(r.buf, r.buf[r.r:r.w])
-		r.r = 0
+	buf := r.buf
+	if n > int64(len(buf)) {
+		buf = make([]byte, max(readWindow, int(min(2*int64(len(buf)), n))))
 	}
+	r.w = copy(buf, r.buf[r.r:r.w])
+	r.r = 0
+	r.buf = buf
 }
