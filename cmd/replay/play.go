@@ -1,0 +1,197 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os/signal"
+	"slices"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/pflag"
+
+	"wiretape/capture"
+	"wiretape/cmd/internal/cli"
+	"wiretape/replay/play"
+	"wiretape/wire"
+)
+
+// speed is a factor of the recorded timing.
+type speed float64
+
+func (s *speed) Set(v string) error {
+	if v == "max" {
+		*s = 0
+		return nil
+	}
+	f, err := strconv.ParseFloat(v, 64)
+	if err != nil || !(f > 0 && f <= 1e6) {
+		return fmt.Errorf("%q is no speed; write 1 for the recorded timing, 0.5, 10 or max", v)
+	}
+	*s = speed(f)
+	return nil
+}
+
+func (s *speed) String() string {
+	if *s == 0 {
+		return "max"
+	}
+	return strconv.FormatFloat(float64(*s), 'g', -1, 64)
+}
+
+func (s *speed) Type() string { return "FACTOR|max" }
+
+var playCommand = &cli.Command{
+	Name:  "play",
+	Args:  "INPUT… --to ENDPOINT | --listen ENDPOINT",
+	Short: "send the recorded bytes to a live subscriber",
+	Long: `Sends each recorded connection over a connection of its own, one after the other,
+byte for byte: with the recorded timing, at another speed, or as fast as the
+subscriber takes it. A subscriber is dialled (--to tcp://host:port, unix://path,
+- for standard output) or connects in (--listen tcp://, unix:// or
+http://host:port/path).
+
+Files from the middle of a connection get the preamble and the handshakes that
+their context needs. Of a relay's two directions, choose one with --connection.`,
+	Examples: `# serve a recording to the next subscriber, as fast as it goes
+replay play capture/ --listen tcp://127.0.0.1:7000 --speed max
+# the same as a long-lived HTTP response, with the recorded timing
+replay play capture/ --listen http://127.0.0.1:4241/metrics/stream`,
+	Setup: func(fs *pflag.FlagSet) func(*cli.Run) error {
+		var (
+			in         inputFlags
+			to, listen string
+			only       []string
+			rate       = speed(1)
+			asJSON     bool
+		)
+		fs.StringVar(&to, "to", "", "`ENDPOINT` to connect to")
+		fs.StringVar(&listen, "listen", "", "`ENDPOINT` to wait for a subscriber on")
+		fs.Var(&rate, "speed", "recorded seconds in a second; max is as fast as it goes")
+		fs.StringArrayVar(&only, "connection", nil, "play only the connection `ID`; may be repeated")
+		fs.BoolVar(&asJSON, "json", false, "what was sent as JSON, one line for each stretch")
+		in.register(fs)
+		return func(r *cli.Run) (err error) {
+			if (to == "") == (listen == "") {
+				return cli.Usagef("name one of --to and --listen")
+			}
+			if asJSON && to == "-" {
+				return cli.Usagef("--json and --to - both want standard output")
+			}
+			set, err := in.open(r.Args)
+			if err != nil {
+				return err
+			}
+			runs, err := playable(set, only)
+			if err != nil {
+				return err
+			}
+			ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+			defer stop()
+			var target play.Target
+			if to != "" {
+				target, err = play.Dial(to, r.Stdout)
+			} else {
+				target, err = play.Listen(ctx, listen)
+			}
+			if err != nil {
+				return err
+			}
+			defer func() { err = errors.Join(err, target.Close()) }()
+			if listen != "" {
+				fmt.Fprintf(r.Stderr, "waiting on %s\n", target.Address())
+			}
+			words := r.Stdout
+			if to == "-" {
+				words = r.Stderr
+			}
+			found := len(set.Findings)
+			for _, run := range runs {
+				found += len(run.Connection().Findings)
+				sent, err := playRun(ctx, target, run, float64(rate))
+				if e := tell(words, sent, asJSON); e != nil {
+					return e
+				}
+				if errors.Is(err, context.Canceled) {
+					return &cli.ExitError{Code: cli.Failed, Message: "interrupted"}
+				}
+				if err != nil {
+					return err
+				}
+			}
+			for _, f := range set.Findings {
+				fmt.Fprintf(r.Stderr, "%s: %s\n", f.Kind, wire.SafeText(f.Message, 0))
+			}
+			for _, run := range runs {
+				for _, f := range run.Connection().Findings {
+					fmt.Fprintf(r.Stderr, "%s: %s\n", f.Kind, wire.SafeText(f.Message, 0))
+				}
+			}
+			if found > 0 {
+				return &cli.ExitError{Code: cli.Findings}
+			}
+			return nil
+		}
+	},
+}
+
+// playable is the runs of the connections that were asked for.
+func playable(set *capture.Set, only []string) ([]*capture.Run, error) {
+	var runs []*capture.Run
+	known := map[string]bool{}
+	for _, c := range set.Connections {
+		known[c.ID] = true
+		if len(only) > 0 && !slices.Contains(only, c.ID) {
+			continue
+		}
+		if c.Refused != nil {
+			return nil, c.Refused
+		}
+		runs = append(runs, c.Runs()...)
+	}
+	for _, id := range only {
+		if !known[id] {
+			return nil, cli.Usagef("no connection %q in the inputs", id)
+		}
+	}
+	return runs, nil
+}
+
+func playRun(ctx context.Context, target play.Target, run *capture.Run, rate float64) (*play.Sent, error) {
+	if _, _, err := play.Prefix(run); err != nil {
+		return nil, fmt.Errorf("connection %s at %d: %w", run.Connection().ID, run.Start, err)
+	}
+	w, err := target.Session(ctx)
+	if err != nil {
+		return nil, err
+	}
+	sent, err := play.Run(ctx, run, w, play.Options{Speed: rate})
+	return sent, errors.Join(err, w.Close())
+}
+
+func tell(w io.Writer, s *play.Sent, asJSON bool) error {
+	if s == nil {
+		return nil
+	}
+	if asJSON {
+		return json.NewEncoder(w).Encode(s)
+	}
+	_, err := fmt.Fprintf(w, "%s: sent %s (bytes %d to %d) in %v", wire.SafeText(s.Connection, 0), humanize.IBytes(uint64(s.To-s.From)), s.From, s.To, s.Took.Round(time.Millisecond))
+	if err == nil && s.Late > 0 {
+		_, err = fmt.Fprintf(w, ", at most %v late", s.Late.Round(time.Microsecond))
+	}
+	for _, n := range s.Notes {
+		if err == nil {
+			_, err = fmt.Fprintf(w, "\n  %s", n)
+		}
+	}
+	if err == nil {
+		_, err = fmt.Fprintln(w)
+	}
+	return err
+}
