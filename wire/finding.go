@@ -59,8 +59,8 @@ func (f *Finding) Byte() int64 {
 	return f.Offset
 }
 
-// inUnit gives findings about a unit the unit's own offset.
-func inUnit(u Unit, findings []Finding) {
+// InUnit gives findings about a unit the unit's own offset.
+func InUnit(u Unit, findings []Finding) {
 	for i := range findings {
 		if f := &findings[i]; f.At == 0 && f.Offset > u.Offset && f.Offset <= u.End() {
 			f.Offset, f.At = u.Offset, f.Offset

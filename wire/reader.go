@@ -153,7 +153,7 @@ func (r *Reader) next() (Unit, error) {
 			u := Unit{Type: UnitJunk, Offset: r.off, Size: n, Bytes: have[:n]}
 			seen := len(r.found)
 			r.found = r.dec.Observe(u, r.found)
-			inUnit(u, r.found[seen:])
+			InUnit(u, r.found[seen:])
 			r.junk += n
 			r.r += int(n)
 			r.off += n
@@ -181,7 +181,7 @@ func (r *Reader) next() (Unit, error) {
 		r.skip = h.Size - want
 		seen := len(r.found)
 		r.found = r.dec.Observe(u, r.found)
-		inUnit(u, r.found[seen:])
+		InUnit(u, r.found[seen:])
 		return u, nil
 	}
 }

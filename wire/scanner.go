@@ -231,7 +231,7 @@ func (s *Scanner) finishUnit(first []byte) (u Unit, done bool) {
 	}
 	seen := len(s.found)
 	s.found = s.dec.Observe(u, s.found)
-	inUnit(u, s.found[seen:])
+	InUnit(u, s.found[seen:])
 	s.off += u.Size
 	s.passed -= u.Size
 	if s.passed == 0 {

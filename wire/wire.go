@@ -127,6 +127,12 @@ type Enveloped interface {
 	Envelope(u Unit) []Field
 }
 
+// Briefer is a decoder that gives Info without its Summary at less cost, for
+// who looks at millions of units.
+type Briefer interface {
+	Brief(u Unit) Info
+}
+
 // UnitType tells what the bytes at a position are.
 type UnitType uint8
 
