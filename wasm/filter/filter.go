@@ -1,0 +1,158 @@
+// Package filter is the expression language of the page's frame list:
+//
+//	kind == Rows && size > 4K
+//	source ~ "host-7" and not finding
+//	time >= 2026-11-29T18:00:00Z and time < 2026-11-29T18:05:00Z
+//
+// An expression joins comparisons by &&, ||, ! (or and, or, not) and
+// parentheses. A comparison is a field, an operator (== = != < <= > >=, ~ for
+// "contains" without regard to case, !~) and a value: a number, decimal or 0x,
+// with K, M or G for its powers of 1024; text, in quotes where it isn't one
+// word; a time as RFC 3339 in UTC or as nanoseconds since 1970. A field alone
+// asks whether the row has it. An expression is checked whole before it is
+// used, and what is wrong is said with its place.
+package filter
+
+import (
+	"strings"
+
+	"wiretape/wire"
+)
+
+// Subject is a row as an expression sees it.
+type Subject struct {
+	Number, Offset, Size int64
+	// Type is the row's, such as "frame" or "junk".
+	Type string
+	// Name is the kind's, and Kind its number where it is a frame.
+	Name     string
+	HasKind  bool
+	Kind     uint32
+	Info     wire.Info
+	Findings []wire.Finding
+}
+
+// Error is what is wrong with an expression, and where: byte offsets in it.
+type Error struct {
+	From, To int
+	Message  string
+}
+
+// Error is the message alone.
+func (e *Error) Error() string { return e.Message }
+
+// fieldType says what a field may be compared with.
+type fieldType uint8
+
+const (
+	isNumber fieldType = iota
+	isKind
+	isText
+	isTime
+)
+
+// field is one thing that can be asked of a row.
+type field struct {
+	name string
+	typ  fieldType
+	// info and findings say what of the row it needs.
+	info, findings bool
+	has            func(*Subject) bool
+	num            func(*Subject) int64
+	text           func(*Subject) string
+	about          string
+}
+
+func always(*Subject) bool { return true }
+
+var fields = []field{
+	{name: "number", typ: isNumber, has: always, num: func(s *Subject) int64 { return s.Number }, about: "the row's number, from 0"},
+	{name: "offset", typ: isNumber, has: always, num: func(s *Subject) int64 { return s.Offset }, about: "where it starts in the connection"},
+	{name: "size", typ: isNumber, has: always, num: func(s *Subject) int64 { return s.Size }, about: "bytes, length prefix included"},
+	{name: "kind", typ: isKind, has: func(s *Subject) bool { return s.HasKind }, num: func(s *Subject) int64 { return int64(s.Kind) }, text: func(s *Subject) string { return s.Name }, about: "the frame's kind, by name or number"},
+	{name: "type", typ: isText, has: always, text: func(s *Subject) string { return s.Type }, about: "frame, preamble, junk, lost, cut, zeros, missing"},
+	{name: "source", typ: isText, info: true, has: func(s *Subject) bool { return s.Info.HasSource }, num: func(s *Subject) int64 { return int64(s.Info.Source) }, text: func(s *Subject) string { return s.Info.Label }, about: "whom it is about, by label or number"},
+	{name: "stream", typ: isText, info: true, has: func(s *Subject) bool { return s.Info.Stream != "" }, text: func(s *Subject) string { return s.Info.Stream }, about: "the named series"},
+	{name: "time", typ: isTime, info: true, has: func(s *Subject) bool { return s.Info.HasTime }, num: func(s *Subject) int64 { return s.Info.Time }, about: "the data's own time"},
+	{name: "summary", typ: isText, info: true, has: func(s *Subject) bool { return s.Info.Summary != "" }, text: func(s *Subject) string { return s.Info.Summary }, about: "the text of the last column"},
+	{name: "finding", typ: isText, findings: true, has: func(s *Subject) bool { return len(s.Findings) > 0 }, about: "a finding's kind or message; alone: any finding"},
+}
+
+// Expr is a checked expression.
+type Expr struct {
+	root           node
+	info, findings bool
+}
+
+// NeedsInfo says that Subject.Info must be filled in.
+func (e *Expr) NeedsInfo() bool { return e.info }
+
+// NeedsFindings says that rows must be checked whole for Subject.Findings.
+func (e *Expr) NeedsFindings() bool { return e.findings }
+
+// Match says whether the row is one that the expression takes.
+func (e *Expr) Match(s *Subject) bool { return e.root(s) }
+
+type node func(*Subject) bool
+
+type op uint8
+
+const (
+	opEqual op = iota
+	opNot
+	opLess
+	opLessEqual
+	opMore
+	opMoreEqual
+	opHas
+	opHasNot
+)
+
+func compareNumber(o op, get func(*Subject) int64, v int64) node {
+	switch o {
+	case opEqual:
+		return func(s *Subject) bool { return get(s) == v }
+	case opNot:
+		return func(s *Subject) bool { return get(s) != v }
+	case opLess:
+		return func(s *Subject) bool { return get(s) < v }
+	case opLessEqual:
+		return func(s *Subject) bool { return get(s) <= v }
+	case opMore:
+		return func(s *Subject) bool { return get(s) > v }
+	}
+	return func(s *Subject) bool { return get(s) >= v }
+}
+
+func compareText(o op, get func(*Subject) string, v string) node {
+	low := strings.ToLower(v)
+	switch o {
+	case opEqual:
+		return func(s *Subject) bool { return get(s) == v }
+	case opNot:
+		return func(s *Subject) bool { return get(s) != v }
+	case opHas:
+		return func(s *Subject) bool { return contains(get(s), low) }
+	}
+	return func(s *Subject) bool { return !contains(get(s), low) }
+}
+
+// contains is strings.Contains without regard to case; low is in lower case.
+func contains(s, low string) bool { return strings.Contains(strings.ToLower(s), low) }
+
+func compareFinding(o op, v string) node {
+	low := strings.ToLower(v)
+	any := func(s *Subject) bool {
+		for i := range s.Findings {
+			f := &s.Findings[i]
+			if f.Kind == v || (o == opHas || o == opHasNot) && (contains(f.Kind, low) || contains(f.Message, low)) {
+				return true
+			}
+		}
+		return false
+	}
+	if o == opNot || o == opHasNot {
+		return func(s *Subject) bool { return !any(s) }
+	}
+	return any
+}

@@ -1,0 +1,124 @@
+package index
+
+import (
+	"math/bits"
+	"sort"
+
+	"wiretape/wasm/filter"
+	"wiretape/wire"
+)
+
+const (
+	hitWords = 1024 // words of one block
+	hitRows  = hitWords * 64
+)
+
+// Hits is a set of rows, filled in rising order: one bit a row, in fixed blocks.
+type Hits struct {
+	blocks []*[hitWords]uint64
+	before []int64 // hits before each block
+	n      int64
+}
+
+// Len is how many rows are in the set.
+func (h *Hits) Len() int64 { return h.n }
+
+func (h *Hits) add(row int64) {
+	b := int(row / hitRows)
+	for len(h.blocks) <= b {
+		h.blocks = append(h.blocks, nil)
+		h.before = append(h.before, h.n)
+	}
+	if h.blocks[b] == nil {
+		h.blocks[b] = new([hitWords]uint64)
+	}
+	h.blocks[b][row%hitRows/64] |= 1 << (row % 64)
+	h.n++
+}
+
+// Append appends the numbers of the hits from the given one on, at most n.
+func (h *Hits) Append(dst []int64, from int64, n int) []int64 {
+	if from < 0 || from >= h.n {
+		return dst
+	}
+	b := sort.Search(len(h.before), func(i int) bool { return h.before[i] > from }) - 1
+	skip := from - h.before[b]
+	for ; b < len(h.blocks) && n > 0; b++ {
+		if h.blocks[b] == nil {
+			continue
+		}
+		for i, w := range h.blocks[b] {
+			if c := int64(bits.OnesCount64(w)); c <= skip {
+				skip -= c
+				continue
+			}
+			for ; w != 0 && n > 0; w &= w - 1 {
+				if skip > 0 {
+					skip--
+					continue
+				}
+				dst = append(dst, int64(b)*hitRows+int64(i)*64+int64(bits.TrailingZeros64(w)))
+				n--
+			}
+			if n == 0 {
+				break
+			}
+		}
+	}
+	return dst
+}
+
+// Rank is how many hits have a lower number than row.
+func (h *Hits) Rank(row int64) int64 {
+	b := int(row / hitRows)
+	if b >= len(h.blocks) {
+		return h.n
+	}
+	r := h.before[b]
+	if h.blocks[b] == nil {
+		return r
+	}
+	word := row % hitRows / 64
+	for _, w := range h.blocks[b][:word] {
+		r += int64(bits.OnesCount64(w))
+	}
+	return r + int64(bits.OnesCount64(h.blocks[b][word]&(1<<(row%64)-1)))
+}
+
+// FilterPass walks over everything and puts the rows that e takes into h. It
+// ends after limit hits; 0 is no limit.
+func (ix *Index) FilterPass(e *filter.Expr, h *Hits, limit int64) *Pass {
+	check := int64(0)
+	if e.NeedsFindings() || e.NeedsInfo() {
+		check = CheckLimit
+	}
+	p := &Pass{ix: ix, w: ix.walker(check)}
+	p.visit = func(r *Row) bool {
+		s := filter.Subject{Number: r.Number, Offset: r.Offset, Size: r.Size, Type: r.What.String(),
+			Name: rowName(ix.Protocol, r), Findings: r.Findings}
+		if r.What == Frame {
+			s.HasKind, s.Kind = true, r.Kind
+			if e.NeedsInfo() {
+				s.Info = p.w.dec.Info(r.Unit)
+			}
+		}
+		if e.Match(&s) {
+			h.add(r.Number)
+			p.over = h.n == limit
+		}
+		return p.over
+	}
+	p.w.start(0, ix.Runs[0].Start, 0, ix.Runs[0].Context)
+	return p
+}
+
+// Kinds are the names that a filter may compare a kind with.
+func Kinds(p wire.Protocol) []string {
+	var names []string
+	for k := range uint32(256) {
+		if s := p.KindName(k); s != "" {
+			names = append(names, s)
+		}
+	}
+	return names
+}

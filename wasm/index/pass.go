@@ -1,0 +1,135 @@
+package index
+
+import (
+	"wiretape/wasm/packed"
+	"wiretape/wire"
+)
+
+// Pass is one walk over a part of the connection. Its driver gives it the bytes
+// that it asks for until it is done:
+//
+//	for !p.Done() {
+//		pos, n := p.Need()
+//		p.Feed(read(pos, n)) // n bytes from pos on, or more
+//	}
+type Pass struct {
+	ix    *Index
+	w     walker
+	visit func(*Row) bool
+	after func()
+	over  bool
+	// rows and closed: Out is an array, and has its end.
+	rows, closed bool
+	// Out is what the pass has made, JSON or packed.
+	Out []byte
+}
+
+// Need is where bytes are wanted and how many at least, never more than
+// [FeedLimit] and never beyond the end of the connection's files.
+func (p *Pass) Need() (pos, n int64) {
+	r := &p.w.runs[p.w.run]
+	return p.w.pos, max(0, min(p.w.need, r.End-p.w.pos))
+}
+
+// Done says that nothing more is wanted.
+func (p *Pass) Done() bool { return p.over || p.w.done }
+
+// Err is why the walk could not be started.
+func (p *Pass) Err() error { return p.w.err }
+
+// Feed takes bytes from the wanted place on. They are good for the call only.
+func (p *Pass) Feed(b []byte) {
+	p.w.feed(b, func(r *Row) bool {
+		stop := p.visit(r)
+		if p.after != nil {
+			p.after()
+		}
+		return stop
+	})
+	if p.after != nil {
+		p.after()
+	}
+}
+
+// RowsPass makes the rows with the given numbers, in rising order, as a JSON
+// array. It starts at the newest state before each and reads of other rows only
+// what the state needs.
+func (ix *Index) RowsPass(numbers []int64) *Pass {
+	p := &Pass{ix: ix, w: ix.walker(0), rows: true, Out: []byte{'['}}
+	i := 0
+	seek := func() {
+		p.w.target = numbers[i]
+		s := ix.before(numbers[i])
+		if i == 0 || s.number > p.w.number {
+			s.place(&p.w)
+		}
+	}
+	p.visit = func(r *Row) bool {
+		if r.Number != numbers[i] {
+			return false
+		}
+		var info wire.Info
+		if r.What == Frame || r.What == Preamble {
+			info = p.w.dec.Info(r.Unit)
+		} else if len(r.Findings) > 0 {
+			info.Summary = r.Findings[0].Message
+		}
+		if i > 0 {
+			p.Out = append(p.Out, ',')
+		}
+		p.Out = AppendRow(p.Out, ix.Protocol, r, &info, ix.findingsOf(r.Number))
+		i++
+		if i == len(numbers) {
+			p.over = true
+			return true
+		}
+		was := p.w.pos
+		seek()
+		return p.w.pos != was
+	}
+	if len(numbers) == 0 {
+		p.over = true
+	} else {
+		seek()
+	}
+	return p
+}
+
+// Close gives what the pass has made: a rows pass's array is whole from here on.
+func (p *Pass) Close() []byte {
+	if p.rows && !p.closed {
+		p.closed = true
+		p.Out = append(p.Out, ']')
+	}
+	return p.Out
+}
+
+// StatePass goes to the row with a number and gives the decoder's state before
+// it, packed.
+func (ix *Index) StatePass(number int64) *Pass {
+	p := &Pass{ix: ix, w: ix.walker(0)}
+	ix.before(number).place(&p.w)
+	p.w.until = number
+	p.visit = func(*Row) bool { return false }
+	p.after = func() {
+		if p.w.number >= number && !p.over {
+			p.over = true
+			p.Out = packed.AppendContext(nil, p.w.dec.Context(contextLimit))
+		}
+	}
+	p.after()
+	return p
+}
+
+// FindPass finds the number of the row that holds an offset, the last row when
+// the offset is behind all. Out is the number in decimal.
+func (ix *Index) FindPass(off int64) *Pass {
+	p := &Pass{ix: ix, w: ix.walker(0)}
+	ix.beforeOffset(off).place(&p.w)
+	p.visit = func(r *Row) bool {
+		p.Out = append(p.Out[:0], wire.Itoa(r.Number)...)
+		p.over = r.End() > off
+		return p.over
+	}
+	return p
+}

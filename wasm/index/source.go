@@ -1,0 +1,127 @@
+package index
+
+import (
+	"sort"
+
+	"wiretape/wire"
+)
+
+// source is what is known of one source, by the number that the protocol gives
+// it on this connection.
+type source struct {
+	id      uint64
+	label   string
+	rows    int64
+	bytes   int64
+	first   int64 // row numbers
+	last    int64
+	hasTime bool
+	from    int64
+	to      int64
+	kinds   []count
+	streams map[string]*stream
+	more    int64 // rows of streams that are not listed
+	// told is the row that last told who the source is.
+	told     int64
+	findings []count
+}
+
+type stream struct {
+	rows, bytes int64
+	hasTime     bool
+	from, to    int64
+}
+
+// observeSource takes a frame into its source's figures.
+func (ix *Index) observeSource(r *Row, info *wire.Info) *source {
+	if !info.HasSource {
+		return nil
+	}
+	s := ix.byID[info.Source]
+	if s == nil {
+		if len(ix.sources) == MaxSources {
+			return nil
+		}
+		s = &source{id: info.Source, first: r.Number, told: -1, streams: map[string]*stream{}}
+		ix.byID[info.Source] = s
+		ix.sources = append(ix.sources, s)
+	}
+	if info.Label != "" && info.Label != s.label {
+		s.label = info.Label
+		s.told = r.Number
+	}
+	s.last = r.Number
+	s.rows++
+	s.bytes += r.Size
+	add(&s.kinds, info.Name)
+	span(&s.hasTime, &s.from, &s.to, info)
+	if info.Stream == "" {
+		return s
+	}
+	t := s.streams[info.Stream]
+	if t == nil {
+		if ix.streams == MaxStreams {
+			s.more++
+			return s
+		}
+		ix.streams++
+		t = &stream{}
+		s.streams[info.Stream] = t
+	}
+	t.rows++
+	t.bytes += r.Size
+	span(&t.hasTime, &t.from, &t.to, info)
+	return s
+}
+
+func span(has *bool, from, to *int64, info *wire.Info) {
+	if !info.HasTime {
+		return
+	}
+	if !*has {
+		*has, *from, *to = true, info.Time, info.Time
+	}
+	*from, *to = min(*from, info.Time), max(*to, info.Time)
+}
+
+// AppendSources appends what is known of the sources as JSON.
+func (ix *Index) AppendSources(dst []byte) []byte {
+	dst = append(dst, '[')
+	for i, s := range ix.sources {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = append(dst, `{"id":`...)
+		dst = appendQuoted(dst, wire.Utoa(s.id))
+		dst = appendText(dst, "label", s.label)
+		dst = appendNumber(dst, "rows", s.rows)
+		dst = appendNumber(dst, "bytes", s.bytes)
+		dst = appendNumber(dst, "first", s.first)
+		dst = appendNumber(dst, "last", s.last)
+		dst = appendNumber(dst, "told", s.told)
+		dst = appendSpan(dst, s.hasTime, s.from, s.to)
+		dst = appendCounts(dst, "kinds", s.kinds)
+		dst = appendCounts(dst, "findings", s.findings)
+		dst = appendNumber(dst, "more", s.more)
+		dst = append(dst, `,"streams":[`...)
+		names := make([]string, 0, len(s.streams))
+		for n := range s.streams {
+			names = append(names, n)
+		}
+		sort.Strings(names)
+		for j, n := range names {
+			if j > 0 {
+				dst = append(dst, ',')
+			}
+			t := s.streams[n]
+			dst = append(dst, `{"name":`...)
+			dst = wire.AppendJSONString(dst, wire.SafeText(n, maxLabel))
+			dst = appendNumber(dst, "rows", t.rows)
+			dst = appendNumber(dst, "bytes", t.bytes)
+			dst = appendSpan(dst, t.hasTime, t.from, t.to)
+			dst = append(dst, '}')
+		}
+		dst = append(dst, "]}"...)
+	}
+	return append(dst, ']')
+}

@@ -1,0 +1,274 @@
+package index
+
+import (
+	"wiretape/wire"
+)
+
+const (
+	// FeedLimit is the most bytes that a walk asks for at a time.
+	FeedLimit = wire.DefaultPeekLimit
+	// CheckLimit is the size up to which the first pass gives a whole frame to
+	// the decoder and so checks all of it. Of a larger one it reads only what
+	// the session state needs; it is checked when it is opened.
+	CheckLimit = 64 << 10
+	// glance is how much of a larger frame is read at least, for its summary.
+	glance = 256
+)
+
+// Run is a stretch of the connection that lies there without a hole: one or
+// more files.
+type Run struct {
+	// Start and End are offsets in the connection.
+	Start, End int64
+	// ZerosFrom is the offset from which on the run holds only zeros, 0 when
+	// it doesn't end in zeros; FileStart is where the file begins that holds it.
+	ZerosFrom, FileStart int64
+	// Context is what is known at Start, nil for a connection's start.
+	Context *wire.Context
+}
+
+// What a row of the list is.
+type What uint8
+
+const (
+	// Preamble and Frame are the units of the same names.
+	Preamble What = iota
+	Frame
+	// Junk is a stretch that no frame owns.
+	Junk
+	// Lost is the rest of a run after the framing was lost.
+	Lost
+	// Cut is the partial unit at the end of a run.
+	Cut
+	// Zeros is a zero-filled tail, with the frame that reaches into it.
+	Zeros
+	// Missing is a hole between two runs.
+	Missing
+)
+
+var whatNames = [...]string{"preamble", "frame", "junk", "lost", "cut", "zeros", "missing"}
+
+// String is the word used in rows and filters.
+func (w What) String() string { return whatNames[w] }
+
+// Row is one row of the list with what was found at it.
+type Row struct {
+	wire.Unit
+	What What
+	// Number counts all rows from 0.
+	Number   int64
+	Findings []wire.Finding
+}
+
+// walker moves through the runs unit by unit over bytes that are pushed into
+// it. It holds no bytes: where a unit isn't whole in what it is given it asks
+// for the same place again.
+type walker struct {
+	proto wire.Protocol
+	dir   wire.Direction
+	runs  []Run
+	dec   wire.Decoder
+	// check is the size up to which a unit is given whole to the decoder.
+	check int64
+	// target is a row that is given whole as in the first pass, -1 for none.
+	target int64
+	// until is the number of the row before which to stop, -1 for none.
+	until int64
+
+	run    int
+	pos    int64
+	number int64
+	need   int64
+	done   bool
+	err    error
+
+	junking   bool
+	junkStart int64
+	junkWhy   wire.Finding
+	found     []wire.Finding
+	row       Row // the one that is given to visit
+}
+
+// start puts the walker at a place with the state that holds there.
+func (w *walker) start(run int, pos, number int64, c *wire.Context) {
+	w.run, w.pos, w.number = run, pos, number
+	w.need = 1
+	w.junking, w.done = false, false
+	w.dec, w.err = w.proto.Open(wire.Config{Direction: w.dir, Context: c})
+	w.done = w.err != nil
+}
+
+// atBoundary says that the place is one between two rows.
+func (w *walker) atBoundary() bool { return !w.junking }
+
+// emit gives one row to visit. It reports whether to stop.
+func (w *walker) emit(u wire.Unit, what What, found []wire.Finding, visit func(*Row) bool) bool {
+	w.row = Row{Unit: u, What: what, Number: w.number, Findings: found}
+	w.number++
+	return visit(&w.row)
+}
+
+// rest makes a row of everything up to the end of the run.
+func (w *walker) rest(from int64, what What, found []wire.Finding, visit func(*Row) bool) bool {
+	end := w.runs[w.run].End
+	w.pos = end
+	return w.emit(wire.Unit{Type: wire.UnitLost, Offset: from, Size: end - from}, what, found, visit)
+}
+
+func (w *walker) startJunk(h wire.Head) {
+	if w.junking {
+		return
+	}
+	w.junking, w.junkStart, w.junkWhy = true, w.pos, wire.Finding{}
+	if h.Finding != nil {
+		w.junkWhy = *h.Finding
+	}
+}
+
+func (w *walker) endJunk(visit func(*Row) bool) bool {
+	if !w.junking {
+		return false
+	}
+	w.junking = false
+	n := w.pos - w.junkStart
+	f := []wire.Finding{wire.SteppedOver(w.junkWhy, w.junkStart, n)}
+	return w.emit(wire.Unit{Type: wire.UnitJunk, Offset: w.junkStart, Size: n}, Junk, f, visit)
+}
+
+// nextRun goes on at the next run, over the hole before it.
+func (w *walker) nextRun(visit func(*Row) bool) bool {
+	if w.run+1 >= len(w.runs) {
+		w.done = true
+		return true
+	}
+	at, r := w.pos, w.runs[w.run+1]
+	c := r.Context
+	if c == nil {
+		c = wire.MidStream(w.proto.Name())
+	}
+	number := w.number
+	w.start(w.run+1, r.Start, number, c)
+	hole := r.Start - at
+	if hole <= 0 || w.done {
+		return w.done
+	}
+	f := []wire.Finding{{Kind: KindMissing, Offset: at, Length: hole,
+		Message: wire.Itoa(hole) + " bytes of the connection are not among the files",
+		Cost:    "the frames in them are not shown"}}
+	return w.emit(wire.Unit{Type: wire.UnitLost, Offset: at, Size: hole}, Missing, f, visit)
+}
+
+// KindMissing: bytes of a connection that no file that was opened holds.
+const KindMissing = "missing-bytes"
+
+// feed takes b, the bytes at w.pos, as far as whole units go, and gives each
+// row to visit until that says stop. What is wanted next is in pos and need.
+func (w *walker) feed(b []byte, visit func(*Row) bool) {
+	at := w.pos // of b[0]
+	for !w.done && w.number != w.until {
+		r := &w.runs[w.run]
+		left := r.End - w.pos
+		if left <= 0 {
+			if w.endJunk(visit) || w.nextRun(visit) {
+				return
+			}
+			w.need = 1
+			return
+		}
+		if r.ZerosFrom > 0 && w.pos >= r.ZerosFrom {
+			if w.endJunk(visit) {
+				return
+			}
+			if w.rest(w.pos, Zeros, []wire.Finding{wire.ZeroTail(w.pos, r.End)}, visit) {
+				return
+			}
+			continue
+		}
+		have := b[min(w.pos-at, int64(len(b))):]
+		if int64(len(have)) > left {
+			have = have[:left]
+		}
+		if len(have) == 0 {
+			w.need = 1
+			return
+		}
+		end := int64(len(have)) == left
+		h := w.dec.Head(have, end)
+		switch h.Type {
+		case wire.UnitMore:
+			if end {
+				if w.endJunk(visit) {
+					return
+				}
+				f := []wire.Finding{wire.CutUnit(h, w.pos, left)}
+				if w.rest(w.pos, Cut, f, visit) {
+					return
+				}
+				continue
+			}
+			want := min(max(h.Size, int64(len(have))+1), left)
+			if want <= FeedLimit {
+				w.need = want
+				return
+			}
+			fallthrough
+		case wire.UnitLost:
+			w.startJunk(h)
+			w.junking = false
+			f := []wire.Finding{wire.SteppedOver(w.junkWhy, w.junkStart, r.End-w.junkStart)}
+			if w.rest(w.junkStart, Lost, f, visit) {
+				return
+			}
+			continue
+		case wire.UnitJunk:
+			w.startJunk(h)
+			n := min(max(h.Size, 1), int64(len(have)))
+			w.found = w.dec.Observe(wire.Unit{Type: wire.UnitJunk, Offset: w.pos, Size: n, Bytes: have[:n]}, w.found[:0])
+			w.pos += n
+			continue
+		}
+		size := max(h.Size, 1)
+		want := size
+		if size > w.check && (w.number != w.target || size > CheckLimit) {
+			want = min(max(h.Peek, glance), FeedLimit, size)
+		}
+		if size > left {
+			if w.endJunk(visit) {
+				return
+			}
+			f := []wire.Finding{wire.CutUnit(h, w.pos, left)}
+			if w.rest(w.pos, Cut, f, visit) {
+				return
+			}
+			continue
+		}
+		if int64(len(have)) < want {
+			w.need = want
+			return
+		}
+		if w.endJunk(visit) {
+			return
+		}
+		if w.number == w.until {
+			return
+		}
+		u := wire.Unit{Type: h.Type, Offset: w.pos, Size: size, Kind: h.Kind, Bytes: have[:want:want]}
+		if p, doubt := wire.ReachesIntoZeros(u, r.ZerosFrom, r.FileStart); doubt && u.End() < r.End {
+			f := []wire.Finding{wire.ZeroTail(p, r.End), wire.SetAside(w.pos, p)}
+			if w.rest(w.pos, Zeros, f, visit) {
+				return
+			}
+			continue
+		}
+		what := Frame
+		if h.Type == wire.UnitPreamble {
+			what = Preamble
+		}
+		w.found = w.dec.Observe(u, w.found[:0])
+		wire.InUnit(u, w.found)
+		w.pos += size
+		if w.emit(u, what, w.found, visit) {
+			return
+		}
+	}
+}
