@@ -1,0 +1,56 @@
+// Making elements. Text is always set as text.
+
+/** An element with properties, attributes (aria-*, role, data-*) and children. */
+export function h(tag, props = {}, ...children) {
+  const e = document.createElement(tag);
+  for (const [k, v] of Object.entries(props)) {
+    if (v === undefined || v === null || v === false) continue;
+    if (k.startsWith('on')) e.addEventListener(k.slice(2), v);
+    else if (k === 'text') e.textContent = v;
+    else if (k === 'class') e.className = v;
+    else if (k in e && !k.startsWith('aria') && k !== 'role' && k !== 'list') e[k] = v;
+    else e.setAttribute(k, v === true ? '' : v);
+  }
+  e.append(...children.flat().filter((c) => c !== null && c !== undefined && c !== false));
+  return e;
+}
+
+export const $ = (id) => document.getElementById(id);
+
+/** Text from a capture with what changes the line around it made visible. */
+export function visible(s) {
+  return s.replace(/[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]/g,
+    (c) => '\\u' + c.charCodeAt(0).toString(16).padStart(4, '0'));
+}
+
+/** Saves bytes as a file of the person's. */
+export function save(bytes, name, type = 'application/octet-stream') {
+  const url = URL.createObjectURL(new Blob([bytes], { type }));
+  const a = h('a', { href: url, download: name });
+  a.click();
+  setTimeout(() => URL.revokeObjectURL(url), 10000);
+}
+
+let said;
+/** Says one line, for a while, and to screen readers. */
+export function say(text, bad = false) {
+  const e = $('toast');
+  e.textContent = visible(text);
+  e.className = bad ? 'bad shown' : 'shown';
+  clearTimeout(said);
+  said = setTimeout(() => { e.className = ''; }, bad ? 12000 : 3500);
+}
+
+export async function copy(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+  } catch {
+    // From file:// and plain http the clipboard is reached by a selection.
+    const t = h('textarea', { class: 'offscreen', value: text, 'aria-hidden': 'true' });
+    document.body.append(t);
+    t.select();
+    document.execCommand('copy');
+    t.remove();
+  }
+  say(`Copied ${text.length.toLocaleString('en')} characters`);
+}

@@ -1,0 +1,82 @@
+// Values as people read them. Times are nanoseconds since 1970 as BigInt or
+// decimal text, never a double.
+
+const SECOND = 1000000000n;
+
+export const number = (n) => n.toLocaleString('en');
+
+export function bytes(n) {
+  if (n < 1024) return `${n} B`;
+  const units = ['KiB', 'MiB', 'GiB', 'TiB'];
+  let i = -1;
+  let v = n;
+  do {
+    v /= 1024;
+    i++;
+  } while (v >= 1024 && i < units.length - 1);
+  return `${v < 10 ? v.toFixed(2) : v < 100 ? v.toFixed(1) : Math.round(v)} ${units[i]}`;
+}
+
+const floorDiv = (a, b) => (a >= 0n ? a / b : -((-a + b - 1n) / b));
+const pad = (n, w) => String(n).padStart(w, '0');
+
+/** How a time is shown: utc, local, relative or raw. */
+export function time(ns, mode, origin) {
+  const t = BigInt(ns);
+  if (mode === 'raw') return t.toString();
+  if (mode === 'relative') return duration(t - BigInt(origin ?? 0), true);
+  const s = floorDiv(t, SECOND);
+  const frac = pad(t - s * SECOND, 9);
+  const d = new Date(Number(s) * 1000);
+  if (Number.isNaN(d.getTime())) return `${t} ns`;
+  if (mode === 'local') {
+    return `${d.getFullYear()}-${pad(d.getMonth() + 1, 2)}-${pad(d.getDate(), 2)} ` +
+      `${pad(d.getHours(), 2)}:${pad(d.getMinutes(), 2)}:${pad(d.getSeconds(), 2)}.${frac}`;
+  }
+  return `${d.getUTCFullYear()}-${pad(d.getUTCMonth() + 1, 2)}-${pad(d.getUTCDate(), 2)} ` +
+    `${pad(d.getUTCHours(), 2)}:${pad(d.getUTCMinutes(), 2)}:${pad(d.getUTCSeconds(), 2)}.${frac}`;
+}
+
+/** A duration to the nanosecond: 1 h 02 m 03.000000004 s. */
+export function duration(ns, sign = false) {
+  let t = BigInt(ns);
+  const lead = t < 0n ? '−' : sign ? '+' : '';
+  if (t < 0n) t = -t;
+  const s = t / SECOND;
+  const f = pad(t % SECOND, 9);
+  if (s < 60n) return `${lead}${s}.${f} s`;
+  const m = s / 60n;
+  if (m < 60n) return `${lead}${m} m ${pad(s % 60n, 2)}.${f} s`;
+  return `${lead}${m / 60n} h ${pad(m % 60n, 2)} m ${pad(s % 60n, 2)}.${f} s`;
+}
+
+/** A span of time in one or two units, for axes and gaps. */
+export function span(ns) {
+  const t = Number(ns);
+  const a = Math.abs(t);
+  if (a < 1e3) return `${t} ns`;
+  if (a < 1e6) return `${+(t / 1e3).toPrecision(4)} µs`;
+  if (a < 1e9) return `${+(t / 1e6).toPrecision(4)} ms`;
+  if (a < 120e9) return `${+(t / 1e9).toPrecision(4)} s`;
+  if (a < 7200e9) return `${+(t / 60e9).toPrecision(4)} min`;
+  if (a < 172800e9) return `${+(t / 3600e9).toPrecision(4)} h`;
+  return `${+(t / 86400e9).toPrecision(4)} d`;
+}
+
+/** Reads a time that a person typed, UTC or nanoseconds; null when it is none. */
+export function parseTime(s) {
+  s = s.trim();
+  if (/^-?\d{15,}$/.test(s)) return BigInt(s);
+  const m = /^(\d{4})-(\d\d)-(\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?)?Z?$/.exec(s);
+  if (!m) return null;
+  const ms = Date.UTC(+m[1], +m[2] - 1, +m[3], +(m[4] ?? 0), +(m[5] ?? 0), +(m[6] ?? 0));
+  return BigInt(ms) * 1000000n + BigInt((m[7] ?? '').padEnd(9, '0'));
+}
+
+export const hex = (n, w = 0) => n.toString(16).padStart(w, '0');
+
+export function hexBytes(b) {
+  let s = '';
+  for (const x of b) s += hex(x, 2);
+  return s;
+}

@@ -1,0 +1,239 @@
+// The frame list: rows as the decoder tells them, fetched by pages for what is
+// on the screen, all of them or the ones that a filter takes.
+
+import { $, h } from './dom.js';
+import { VirtualList } from './list.js';
+import { Stale } from './link.js';
+import { bytes, number, time } from './format.js';
+import { set, settings } from './settings.js';
+
+const PAGE = 64;
+const KEPT_PAGES = 120;
+const ROW = 21;
+
+export const COLUMNS = [
+  { key: 'row', name: 'No.', width: 76, right: true, about: 'Number of the row, from 0' },
+  { key: 'offset', name: 'Offset', width: 108, right: true, about: 'Offset in the connection' },
+  { key: 'arrival', name: 'Arrival', width: 218, about: 'When its first byte came, by the arrival index' },
+  { key: 'name', name: 'Kind', width: 124, about: 'Kind of frame' },
+  { key: 'source', name: 'Source', width: 130, about: 'Whom it is about, by label' },
+  { key: 'stream', name: 'Stream', width: 120, about: 'The named series' },
+  { key: 'time', name: 'Data time', width: 218, about: 'The data’s own time' },
+  { key: 'size', name: 'Size', width: 84, right: true, about: 'Bytes, length prefix included' },
+  { key: 'summary', name: 'Summary', width: 0, about: 'What is in it' },
+];
+
+export class Frames {
+  constructor(app) {
+    this.app = app;
+    this.el = $('frames');
+    this.filtered = false;
+    this.pages = new Map();
+    this.selected = -1; // index in the list that is shown
+    this.selectedRow = -1; // the row's number
+    this.header = $('columns');
+    this.list = new VirtualList(this.el, {
+      rowHeight: ROW,
+      make: () => this.make(),
+      fill: (e, i) => this.fill(e, i),
+      moved: () => this.moved(),
+    });
+    this.el.addEventListener('click', (e) => {
+      const r = e.target.closest('.row');
+      if (r) this.select(r.index);
+    });
+    this.el.addEventListener('keydown', (e) => this.key(e));
+    this.columns();
+  }
+
+  columns() {
+    this.shown = COLUMNS.filter((c) => !settings.hidden.includes(c.key) && !this.app.lacks(c.key));
+    this.header.replaceChildren(...this.shown.map((c) => {
+      const grip = h('span', { class: 'grip', 'aria-hidden': 'true' });
+      grip.addEventListener('pointerdown', (e) => this.resize(e, c));
+      return h('div', { class: `cell ${c.right ? 'right' : ''}`, role: 'columnheader', title: c.about, text: c.name }, c.width ? grip : null);
+    }));
+    this.widths();
+    for (const e of this.list.pool) this.cells(e);
+    this.list.draw();
+  }
+
+  widths() {
+    const w = this.shown.map((c) => (c.width ? `${settings.widths[c.key] ?? c.width}px` : 'minmax(260px, 1fr)'));
+    this.el.style.setProperty('--columns', w.join(' '));
+    const least = this.shown.reduce((n, c) => n + (c.width ? settings.widths[c.key] ?? c.width : 260), 0);
+    this.el.style.setProperty('--least', `${least}px`);
+    this.el.setAttribute('aria-colcount', this.shown.length);
+  }
+
+  resize(e, c) {
+    e.preventDefault();
+    e.stopPropagation();
+    const from = e.clientX;
+    const was = settings.widths[c.key] ?? c.width;
+    const move = (m) => {
+      settings.widths[c.key] = Math.max(40, Math.min(900, was + m.clientX - from));
+      this.widths();
+    };
+    const up = () => {
+      window.removeEventListener('pointermove', move);
+      window.removeEventListener('pointerup', up);
+      set('widths', settings.widths);
+    };
+    window.addEventListener('pointermove', move);
+    window.addEventListener('pointerup', up);
+  }
+
+  make() {
+    const e = h('div', { class: 'row', role: 'row' });
+    this.cells(e);
+    return e;
+  }
+
+  cells(e) {
+    e.replaceChildren(...this.shown.map((c) => h('div', { class: `cell c-${c.key} ${c.right ? 'right' : ''}`, role: 'gridcell' })));
+  }
+
+  fill(e, i) {
+    const page = this.pages.get(Math.floor(i / PAGE));
+    const r = Array.isArray(page) ? page[i % PAGE] : undefined;
+    e.id = `row-${i}`;
+    e.setAttribute('aria-rowindex', i + 2);
+    e.setAttribute('aria-selected', i === this.selected ? 'true' : 'false');
+    const kind = r ? this.app.slot(r) : -1;
+    e.className = `row${i === this.selected ? ' selected' : ''}${r && r.type !== 'frame' ? ` t-${r.type}` : ''}${r?.findings ? ' found' : ''}${r ? '' : ' waiting'}`;
+    e.style.setProperty('--kind', `var(--k${kind % 10})`);
+    const origin = this.app.origin;
+    this.shown.forEach((c, j) => {
+      const cell = e.children[j];
+      let text = '';
+      if (!r) text = c.key === 'row' && !this.filtered ? String(i) : '';
+      else if (c.key === 'arrival' || c.key === 'time') text = r[c.key] === undefined ? '' : time(r[c.key], settings.time, origin);
+      else if (c.key === 'size') text = number(r.size);
+      else if (c.key === 'source') text = r.label ?? r.source ?? '';
+      else if (c.key === 'summary') text = (r.findings ? '⚠ ' : '') + (r.summary ?? '');
+      else text = String(r[c.key] ?? '');
+      if (cell.textContent !== text) cell.textContent = text;
+      if (c.key === 'summary' || c.key === 'source' || c.key === 'stream') cell.title = text;
+    });
+  }
+
+  /** Asks for the pages that are on the screen and not there. */
+  moved() {
+    clearTimeout(this.timer);
+    const missing = this.wanted();
+    if (!missing.length) return;
+    // While the list flies by, only where it comes to rest is asked for.
+    this.timer = setTimeout(() => {
+      for (const p of this.wanted()) this.load(p);
+    }, this.flying() ? 60 : 0);
+  }
+
+  flying() {
+    const now = performance.now();
+    const fast = now - (this.lastMove ?? 0) < 40;
+    this.lastMove = now;
+    return fast;
+  }
+
+  wanted() {
+    const out = [];
+    if (!this.list.count) return out;
+    const last = Math.min(this.list.count - 1, this.list.first + this.list.shown);
+    for (let p = Math.floor(this.list.first / PAGE); p <= Math.floor(last / PAGE); p++) {
+      const have = this.pages.get(p);
+      const full = Array.isArray(have) && have.length >= Math.min(PAGE, this.list.count - p * PAGE);
+      if (!full && !(have instanceof Promise)) out.push(p);
+    }
+    return out;
+  }
+
+  async load(p) {
+    const was = this.pages.get(p);
+    if (was instanceof Promise) return was;
+    const { pages, filtered } = this;
+    const count = Math.min(PAGE, this.list.count - p * PAGE);
+    const promise = this.app.link.ask('rows', { from: p * PAGE, count, filtered });
+    // What was there stays on the screen until the fuller page is here.
+    if (!Array.isArray(was)) pages.set(p, promise);
+    try {
+      const rows = await promise;
+      if (this.pages !== pages) return;
+      pages.delete(p);
+      pages.set(p, rows);
+      if (pages.size > KEPT_PAGES) {
+        for (const k of pages.keys()) {
+          if (pages.size <= KEPT_PAGES) break;
+          if (Math.abs(k - this.list.first / PAGE) > 4) pages.delete(k);
+        }
+      }
+      this.list.draw();
+    } catch (e) {
+      if (pages.get(p) === promise) pages.delete(p);
+      if (!(e instanceof Stale)) this.app.failed(e);
+    }
+  }
+
+  /** A new connection, or another set of rows of it. */
+  reset(filtered = false) {
+    this.filtered = filtered;
+    this.pages = new Map();
+    this.selected = -1;
+    this.list.top = 0;
+    this.list.setCount(0);
+    this.el.scrollTop = 0;
+    this.setCount(0);
+  }
+
+  /** The labels in the list may have changed. */
+  refresh() {
+    this.pages = new Map();
+    this.list.draw();
+  }
+
+  setCount(n) {
+    this.el.setAttribute('aria-rowcount', n + 1);
+    this.list.setCount(n);
+    $('no-rows').hidden = n > 0 || !this.filtered;
+  }
+
+  /** Selects by the place in the list that is shown. */
+  async select(i, { show = true, field } = {}) {
+    if (i < 0 || i >= this.list.count) return;
+    this.selected = i;
+    this.el.setAttribute('aria-activedescendant', `row-${i}`);
+    if (show) this.list.show(i);
+    else this.list.draw();
+    let row = i;
+    if (this.filtered) {
+      let page = this.pages.get(Math.floor(i / PAGE));
+      if (!Array.isArray(page)) {
+        await this.load(Math.floor(i / PAGE));
+        page = this.pages.get(Math.floor(i / PAGE));
+      }
+      if (this.selected !== i || !Array.isArray(page)) return;
+      row = page[i % PAGE].row;
+    }
+    this.selectedRow = row;
+    await this.app.openRow(row, field);
+  }
+
+  /** Selects a row by its number, also when a filter is on. */
+  async goto(row, options) {
+    if (!this.filtered) return this.select(row, options);
+    const i = await this.app.link.ask('rank', { row });
+    return this.select(Math.min(i, this.list.count - 1), options);
+  }
+
+  key(e) {
+    if (e.ctrlKey || e.metaKey || e.altKey) return;
+    const page = this.list.visible - 1;
+    const to = {
+      ArrowDown: this.selected + 1, ArrowUp: this.selected - 1, PageDown: this.selected + page, PageUp: this.selected - page,
+      Home: 0, End: this.list.count - 1, j: this.selected + 1, k: this.selected - 1,
+    }[e.key];
+    if (to === undefined) return;
+    e.preventDefault();
+    this.select(Math.max(0, Math.min(this.list.count - 1, to)));
+  }
+}

@@ -1,0 +1,76 @@
+// The page's end of the worker: asking, and hearing what happens meanwhile.
+
+import { startWorker } from './trusted.js';
+
+/* global SINGLE, WORKER_SOURCE, WASM_GZIP */
+
+/** An answer that belongs to what is no longer shown. */
+export class Stale extends Error {}
+
+export class Link {
+  constructor() {
+    this.worker = startWorker('./worker.js', SINGLE ? WORKER_SOURCE : undefined);
+    this.next = 1;
+    this.waiting = new Map();
+    this.generation = 0;
+    this.heard = {};
+    this.worker.onmessage = ({ data }) => this.message(data);
+    this.worker.onerror = (e) => this.heard.failed?.({ what: 'worker', message: e.message || 'the worker could not be started' });
+  }
+
+  message(m) {
+    if (m.event) {
+      if (m.generation === this.generation) this.heard[m.event]?.(m);
+      return;
+    }
+    const w = this.waiting.get(m.id);
+    this.waiting.delete(m.id);
+    if (m.error) {
+      if (m.error.cancelled) w.reject(new Stale());
+      else w.reject(new Error(m.error.message));
+      return;
+    }
+    if (w.moves) this.generation = m.result?.generation ?? m.generation;
+    else if (w.generation !== this.generation) {
+      w.reject(new Stale());
+      return;
+    }
+    w.resolve(m.result);
+  }
+
+  on(event, f) {
+    this.heard[event] = f;
+  }
+
+  /** Asks for something of the connection that is shown. */
+  ask(op, args) {
+    return this.send(op, args, this.generation, false);
+  }
+
+  /** Asks for something that changes what is shown. */
+  move(op, args) {
+    this.generation = -1; // until the answer is there nothing is of now
+    return this.send(op, args, undefined, true);
+  }
+
+  send(op, args, generation, moves) {
+    const id = this.next++;
+    return new Promise((resolve, reject) => {
+      this.waiting.set(id, { resolve, reject, moves, generation: this.generation });
+      this.worker.postMessage({ id, generation, op, args });
+    });
+  }
+
+  async start() {
+    const wasm = SINGLE ? await gunzip(WASM_GZIP) : new URL('./wiretape.wasm', document.baseURI).href;
+    return this.send('start', { wasm }, undefined, false);
+  }
+}
+
+async function gunzip(base64) {
+  const raw = atob(base64);
+  const b = new Uint8Array(raw.length);
+  for (let i = 0; i < b.length; i++) b[i] = raw.charCodeAt(i);
+  const s = new Blob([b]).stream().pipeThrough(new DecompressionStream('gzip'));
+  return new Response(s).arrayBuffer();
+}

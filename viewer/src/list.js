@@ -1,0 +1,144 @@
+// A virtual list: only the rows on the screen are elements. A browser ends an
+// element at about 33 million pixels; a list that would be higher is scaled:
+// the scroll bar spans all rows, and the wheel and the keys move by rows.
+
+const MAX_HEIGHT = 4000000;
+
+export class VirtualList {
+  /**
+   * @param {HTMLElement} el the scrolling element
+   * @param {{rowHeight: number, make: () => HTMLElement, fill: (el, index) => void, moved?: () => void}} options
+   */
+  constructor(el, options) {
+    this.el = el;
+    Object.assign(this, options);
+    this.count = 0;
+    this.top = 0; // first row on the screen, fractional
+    this.pool = [];
+    this.sizer = document.createElement('div');
+    this.sizer.className = 'sizer';
+    this.layer = document.createElement('div');
+    this.layer.className = 'layer';
+    this.layer.setAttribute('role', 'presentation');
+    this.sizer.setAttribute('role', 'presentation');
+    this.sizer.append(this.layer);
+    el.append(this.sizer);
+    el.addEventListener('scroll', () => this.scrolled(), { passive: true });
+    el.addEventListener('wheel', (e) => this.wheel(e), { passive: false });
+    new ResizeObserver(() => this.draw()).observe(el);
+  }
+
+  get visible() {
+    return Math.max(1, Math.floor((this.el.clientHeight - this.head) / this.rowHeight));
+  }
+
+  /** Height of what sticks to the top of the element, such as column names. */
+  get head() {
+    return this.sizer.offsetTop;
+  }
+
+  get scaled() {
+    return this.count * this.rowHeight > MAX_HEIGHT;
+  }
+
+  get height() {
+    return Math.min(this.count * this.rowHeight, MAX_HEIGHT);
+  }
+
+  get range() {
+    return Math.max(0, this.height + this.head - this.el.clientHeight);
+  }
+
+  get maxTop() {
+    return Math.max(0, this.count - (this.el.clientHeight - this.head) / this.rowHeight);
+  }
+
+  setCount(n) {
+    if (n === this.count) {
+      this.draw();
+      return;
+    }
+    this.count = n;
+    this.sizer.style.height = `${this.height}px`;
+    this.top = Math.min(this.top, this.maxTop);
+    this.place();
+    this.draw();
+  }
+
+  scrolled() {
+    if (this.placed !== undefined && Math.abs(this.el.scrollTop - this.placed) < 1) {
+      this.placed = undefined;
+      return;
+    }
+    this.placed = undefined;
+    this.top = this.scaled ? (this.range ? this.el.scrollTop / this.range : 0) * this.maxTop : this.el.scrollTop / this.rowHeight;
+    this.draw();
+  }
+
+  wheel(e) {
+    if (!this.scaled || e.ctrlKey || e.shiftKey || !e.deltaY) return;
+    e.preventDefault();
+    const rows = e.deltaMode === 1 ? e.deltaY : e.deltaMode === 2 ? e.deltaY * this.visible : e.deltaY / this.rowHeight;
+    this.scrollTo(this.top + rows);
+  }
+
+  /** Puts the scroll bar where the rows are. */
+  place() {
+    const y = this.scaled ? (this.maxTop ? this.top / this.maxTop : 0) * this.range : this.top * this.rowHeight;
+    if (Math.abs(this.el.scrollTop - y) >= 1) {
+      this.el.scrollTop = y;
+      this.placed = this.el.scrollTop;
+    }
+  }
+
+  scrollTo(top) {
+    this.top = Math.max(0, Math.min(top, this.maxTop));
+    this.place();
+    this.draw();
+  }
+
+  /** Scrolls as little as needed, or to the middle when it is far. */
+  show(index) {
+    const n = this.visible;
+    if (index >= this.top && index <= this.top + n - 1) {
+      this.draw();
+      return;
+    }
+    if (index < this.top && this.top - index < n) this.scrollTo(index);
+    else if (index > this.top && index - this.top < 2 * n) this.scrollTo(index - n + 1);
+    else this.scrollTo(index - n / 2);
+  }
+
+  draw() {
+    const first = Math.floor(this.top);
+    const n = Math.min(this.count - first, Math.ceil(this.el.clientHeight / this.rowHeight) + 1);
+    while (this.pool.length < n) {
+      const e = this.make();
+      e.style.height = `${this.rowHeight}px`;
+      this.layer.append(e);
+      this.pool.push(e);
+    }
+    // In a scaled list what scrolls is the layer's place, not the rows'.
+    const base = this.scaled ? this.el.scrollTop : this.top * this.rowHeight;
+    const shift = base - (this.top - first) * this.rowHeight;
+    for (let i = 0; i < this.pool.length; i++) {
+      const e = this.pool[i];
+      if (i >= n) {
+        e.hidden = true;
+        continue;
+      }
+      e.hidden = false;
+      e.style.transform = `translateY(${shift + i * this.rowHeight}px)`;
+      e.index = first + i;
+      this.fill(e, first + i);
+    }
+    this.first = first;
+    this.shown = Math.max(0, n);
+    this.moved?.();
+  }
+
+  /** The element of a row that is on the screen. */
+  element(index) {
+    return this.pool.find((e) => !e.hidden && e.index === index);
+  }
+}

@@ -1,0 +1,823 @@
+// The page: what is open, what is selected, and how the parts hear of it.
+
+import { $, h, say, visible } from './dom.js';
+import { bytes, hex, number, parseTime } from './format.js';
+import { COLUMNS, Frames } from './frames.js';
+import { Hex } from './hex.js';
+import { Link, Stale } from './link.js';
+import { Complete } from './complete.js';
+import { Compare } from './compare.js';
+import { Findings, Search, Sources, showCapture } from './panels.js';
+import { Segment } from './segment.js';
+import { Timeline } from './timeline.js';
+import { Tree } from './tree.js';
+import { set, settings } from './settings.js';
+
+/* global SINGLE */
+
+const KEYS = [
+  ['o, Shift O, u', 'open files, a folder, a URL'],
+  ['↑ ↓ or k j', 'move in the list, the tree, the bytes, the findings'],
+  ['Page Up, Page Down, Home, End', 'move far'],
+  ['→ ←', 'open and close a field'],
+  ['1 2 3', 'go to the frame list, the fields, the bytes'],
+  ['4', 'go to the side panel'],
+  ['[ ]', 'the tab before and after, in the panel that has the focus'],
+  ['/', 'filter'],
+  ['g', 'go to a row number, @offset or time'],
+  ['f', 'search bytes'],
+  ['n, Shift N', 'next and previous row with a finding'],
+  ['c', 'hold the frame, to compare others with it'],
+  ['s', 'save the selected field’s bytes'],
+  ['t', 'times in UTC, local, relative, nanoseconds'],
+  ['b', 'show or hide the side panel'],
+  ['Esc', 'close a list of completions, stop the index pass or a filter'],
+  [',', 'settings'],
+  ['?', 'this sheet'],
+];
+
+class App {
+  constructor() {
+    this.link = new Link();
+    this.info = null;
+    this.status = null;
+    this.unit = null;
+    this.words = null;
+    this.sources = [];
+    this.hasArrivals = false;
+    this.origin = 0n;
+    this.frames = new Frames(this);
+    this.tree = new Tree(this);
+    this.hex = new Hex(this);
+    this.timeline = new Timeline(this);
+    this.findings = new Findings(this);
+    this.sourcesPanel = new Sources(this);
+    this.search = new Search(this);
+    this.segment = new Segment(this, $('pane-segment'));
+    this.compare = new Compare(this, $('pane-compare'));
+    this.complete = new Complete($('filter'), this);
+    this.link.on('index', (m) => this.indexed(m));
+    this.link.on('hits', (m) => this.hits(m));
+    this.link.on('failed', (m) => this.broke(m));
+    this.link.on('cancelled', (m) => this.cancelled(m));
+    this.wire();
+    this.theme();
+    this.layout();
+  }
+
+  async start() {
+    try {
+      const { protocols } = await this.link.start();
+      this.protocols = protocols;
+    } catch (e) {
+      $('what').textContent = `The decoder can’t be started: ${e.message}`;
+      return;
+    }
+    document.body.dataset.ready = '1';
+    const q = new URLSearchParams(location.search);
+    if (q.has('url')) await this.openUrl(q.get('url'));
+    else if (q.has('list')) await this.openList(q.get('list'));
+  }
+
+  failed(e) {
+    if (e instanceof Stale) return;
+    say(e.message, true);
+  }
+
+  // ── Opening ────────────────────────────────────────────────────────────
+
+  async openFiles(list) {
+    const files = [...list].map((f) => ({ path: f.path ?? (f.webkitRelativePath || f.name), file: f.file ?? f }));
+    if (!files.length) return this.nothing('There is no file in it.');
+    return this.open(files);
+  }
+
+  async openUrl(url) {
+    let u;
+    try {
+      u = new URL(url, document.baseURI);
+    } catch {
+      return this.nothing(`${visible(url)} is no URL.`);
+    }
+    if (u.protocol !== 'http:' && u.protocol !== 'https:') return this.nothing('Only http and https URLs can be opened.');
+    return this.open([{ path: decodeURIComponent(u.pathname.split('/').pop()) || u.host, url: u.href }]);
+  }
+
+  /** Opens what a list names: {"files": [{"path", "url", "size"}]}. */
+  async openList(url) {
+    try {
+      const base = new URL(url, document.baseURI);
+      const r = await fetch(base);
+      if (!r.ok) throw new Error(`the server answers ${r.status}`);
+      const { files } = await r.json();
+      await this.open(files.map((f) => ({ path: String(f.path), url: new URL(f.url, base).href, size: f.size })));
+    } catch (e) {
+      this.nothing(`The list of captures can’t be read: ${e.message}`);
+    }
+  }
+
+  async open(files) {
+    this.closeAll();
+    $('what').textContent = 'Opening…';
+    try {
+      const { connections } = await this.link.move('open', { files });
+      if (!connections.length) return this.nothing('There is no capture in it: no file with a connection’s bytes.');
+      this.connections = connections;
+      const s = $('connection');
+      s.replaceChildren(...connections.map((c) => h('option', { value: c.id, text: `${visible(c.name)}${c.files > 1 ? ` (${c.files} files)` : ''}` })));
+      s.hidden = connections.length < 2;
+      await this.select(0);
+    } catch (e) {
+      if (!(e instanceof Stale)) this.nothing(e.message);
+    }
+  }
+
+  closeAll() {
+    this.info = this.unit = this.status = null;
+    document.body.classList.add('empty');
+    $('read-as').hidden = true;
+    $('connection').hidden = true;
+  }
+
+  nothing(text) {
+    this.closeAll();
+    $('what').textContent = visible(text);
+  }
+
+  /** Shows a connection of what is open. */
+  async select(id, protocol) {
+    $('connection').value = id;
+    let info;
+    try {
+      info = await this.link.move('select', { id, protocol });
+    } catch (e) {
+      if (!(e instanceof Stale)) this.nothing(e.message);
+      return;
+    }
+    this.unit = this.status = null;
+    if (!info.protocol) {
+      this.nothing(`${info.name}: ${info.what}.`);
+      $('connection').hidden = (this.connections?.length ?? 0) < 2;
+      if (info.end > info.start) {
+        $('read-as').hidden = false;
+        $('read-as').replaceChildren(h('span', { text: 'Read it anyway, from its middle, as ' }),
+          ...this.protocols.map((p) => h('button', { type: 'button', text: p, onclick: () => this.select(id, p) })));
+      }
+      return;
+    }
+    this.info = info;
+    this.words = info.words;
+    this.sources = [];
+    this.noSources = false;
+    this.hasArrivals = info.files.some((f) => f.arrivals?.records);
+    this.origin = info.files.find((f) => f.arrivals?.records)?.arrivals.first ?? null;
+    document.body.classList.remove('empty');
+    $('connection').hidden = (this.connections?.length ?? 0) < 2;
+    $('file-name').textContent = visible(`${info.name} · ${info.protocol}${info.direction ? ` ${info.direction}` : ''} · ${bytes(info.end - info.start)}`);
+    document.title = visible(`${info.name} – Wiretape`);
+    this.frames.columns();
+    this.frames.reset();
+    this.findings.reset();
+    this.sourcesPanel.reset();
+    this.search.reset();
+    this.timeline.clear();
+    this.tree.open({ fields: 0 });
+    this.hex.close();
+    this.segment.close();
+    this.compare.reset();
+    $('unit-findings').replaceChildren();
+    showCapture(this);
+    this.tab('detail-tabs', 'tab-tree');
+    if (info.notes.length) say(info.notes[0], true);
+    $('filter-wrong').hidden = true;
+    this.first = false;
+    this.indexing = true;
+  }
+
+  // ── What comes while the worker works ─────────────────────────────────
+
+  indexed(m) {
+    if (!this.info) return;
+    this.status = m.status;
+    this.indexing = !m.done;
+    const { start, end } = this.info;
+    const total = Math.max(1, end - start);
+    if (this.origin === null) {
+      const t = m.bins.time;
+      if (t) this.origin = BigInt(t.from);
+    }
+    if (!this.frames.filtered) this.frames.setCount(m.status.rows);
+    this.timeline.show(m.bins, m.status);
+    this.findings.update(m.status, m.done);
+    $('progress').hidden = m.done;
+    $('progress').value = (m.status.end - start) / total;
+    $('stop').hidden = !m.done ? false : true;
+    const speed = m.ms > 50 ? ` · ${bytes(((m.status.end - start) / m.ms) * 1000)}/s` : '';
+    $('state').textContent = `${number(m.status.rows)} rows${m.cancelled ? `, stopped at ${Math.floor((100 * (m.status.end - start)) / total)} %` : m.done ? '' : '…'}`;
+    $('speed').textContent = m.done ? `indexed in ${(m.ms / 1000).toFixed(m.ms < 10000 ? 2 : 1)} s${speed} · decoder ${bytes(m.memory)}` : speed.slice(3);
+    document.body.dataset.rows = m.status.rows;
+    const none = m.done && m.status.sources === 0;
+    if (none !== this.noSources) {
+      this.noSources = none;
+      this.frames.columns();
+    }
+    if (m.done) {
+      document.body.dataset.done = '1';
+      this.loadSources();
+    } else delete document.body.dataset.done;
+    if (!this.first && m.status.rows > 0) {
+      this.first = true;
+      this.begin();
+    } else if (m.done && this.pending) this.begin();
+  }
+
+  /** What to show first: the place in the link, the filter that was kept. */
+  async begin() {
+    const at = /(?:^#|&)offset=(\d+)/.exec(location.hash);
+    if (at && Number(at[1]) > this.status.end && this.indexing) {
+      this.pending = true;
+      return;
+    }
+    this.pending = false;
+    if (settings.filter && !$('filter').value) {
+      $('filter').value = settings.filter;
+      await this.setFilter(settings.filter);
+    }
+    if (at) await this.gotoOffset(Number(at[1]), { reveal: /[#&]byte\b/.test(location.hash) });
+    else if (!this.frames.filtered) await this.frames.select(0, { show: true });
+  }
+
+  async loadSources() {
+    try {
+      this.sources = await this.link.ask('sources', {});
+      this.sourcesPanel.show(this.sources);
+    } catch (e) {
+      this.failed(e);
+    }
+  }
+
+  broke(m) {
+    if (m.what === 'index') {
+      this.indexing = false;
+      $('progress').hidden = $('stop').hidden = true;
+      $('state').textContent = 'stopped';
+    }
+    say(m.message, true);
+    if (m.changed) $('state').textContent = 'the file was changed: open it again';
+    if (m.what === 'worker') $('what').textContent = m.message;
+  }
+
+  cancelled(m) {
+    if (m.what === 'search') this.search.stopped();
+    if (m.what === 'filter') this.filterState(`${number(this.frames.list.count)} rows so far, stopped`, true);
+  }
+
+  // ── Filter ─────────────────────────────────────────────────────────────
+
+  async setFilter(expression) {
+    expression = expression.trim();
+    set('filter', expression);
+    $('filter-clear').hidden = !expression;
+    $('filter-wrong').hidden = true;
+    $('filter').removeAttribute('aria-invalid');
+    if (!this.info) return;
+    const keep = this.frames.selectedRow;
+    if (!expression) {
+      if (this.frames.filtered) {
+        await this.link.ask('cancel', { what: 'filter' });
+        this.frames.reset(false);
+        this.frames.setCount(this.status?.rows ?? 0);
+        this.filterState('');
+        if (keep >= 0) await this.frames.select(keep);
+      }
+      return;
+    }
+    const wrong = await this.link.ask('filter', { expression });
+    if (wrong) {
+      const at = $('filter-wrong');
+      at.replaceChildren(h('code', {}, h('span', { text: expression.slice(0, wrong.from) }), h('mark', { text: expression.slice(wrong.from, wrong.to) || '⟂' }), h('span', { text: expression.slice(wrong.to) })), h('div', { text: wrong.message }));
+      at.hidden = false;
+      $('filter').setAttribute('aria-invalid', 'true');
+      return;
+    }
+    this.frames.reset(true);
+    this.filtering = expression;
+    this.filterState('looking…');
+  }
+
+  /** Adds a condition, in place of one of the same form. */
+  addFilter(condition, same) {
+    const f = $('filter');
+    const was = f.value.trim();
+    if (same?.test(was)) f.value = was.replace(same, condition);
+    else if (!was || was === condition) f.value = condition;
+    else f.value = /\bor\b|\|\|/.test(was) ? `(${was}) and ${condition}` : `${was} and ${condition}`;
+    this.setFilter(f.value);
+  }
+
+  hits(m) {
+    if (!this.frames.filtered || m.expression !== this.filtering) return;
+    const first = this.frames.list.count === 0 && m.hits > 0;
+    this.frames.setCount(m.hits);
+    const { start, end } = this.info;
+    this.filterState(m.done ? `${number(m.hits)} of ${number(this.status?.rows ?? 0)} rows` : `${number(m.hits)} rows, ${Math.floor((100 * (m.at - start)) / Math.max(1, end - start))} %`, m.done);
+    document.body.dataset.filtered = m.done ? m.expression : '';
+    if (first && this.frames.selected < 0) this.frames.select(0);
+  }
+
+  filterState(text, done = true) {
+    $('filter').title = text;
+    $('stop').hidden = done && !this.indexing;
+    if (text) $('state').textContent = text;
+    else if (this.status) $('state').textContent = `${number(this.status.rows)} rows`;
+  }
+
+  // ── Selection ──────────────────────────────────────────────────────────
+
+  /** Columns that would be empty in this capture are not shown. */
+  lacks(key) {
+    if (key === 'arrival') return !this.hasArrivals;
+    return (key === 'source' || key === 'stream') && this.noSources;
+  }
+
+  /** The colour slot of a row's kind. */
+  slot(r) {
+    const i = this.status?.kinds.findIndex((k) => (k.type === 'frame' ? k.name === r.name && r.type === 'frame' : k.type === r.type)) ?? -1;
+    return i < 0 ? 0 : i;
+  }
+
+  async openRow(row, then) {
+    let u;
+    try {
+      u = await this.link.ask('unit', { row });
+    } catch (e) {
+      this.failed(e);
+      return;
+    }
+    if (this.frames.selectedRow !== row) return;
+    this.unit = u;
+    document.body.dataset.unit = row;
+    $('unit-title').textContent = visible(`Row ${number(row)} · ${u.name} · ${bytes(u.size)}`);
+    $('unit-findings').replaceChildren(...u.findings.map((f) => h('button', {
+      class: 'unit-finding', type: 'button', onclick: () => this.selectPlace(f),
+    }, h('strong', { text: `⚠ ${f.kind} ` }), h('span', { text: visible(f.message) }),
+    f.expected || f.found ? h('span', { class: 'dim', text: visible(` · ${f.expected ? `expected ${f.expected}` : ''}${f.expected && f.found ? ', ' : ''}${f.found ? `found ${f.found}` : ''} · offset ${number(f.at ?? f.offset)}`) }) : null)));
+    this.hex.open(u);
+    $('place').textContent = '';
+    history.replaceState(null, '', `#offset=${u.offset}`);
+    this.timeline.draw();
+    $('tab-segment').hidden = u.name !== 'Segment';
+    if (u.name !== 'Segment' && this.detailTab === 'tab-segment') this.tab('detail-tabs', 'tab-tree');
+    await this.tree.open(u);
+    this.showTab();
+    if (then) await then();
+  }
+
+  showTab() {
+    if (!this.unit) return;
+    if (this.detailTab === 'tab-segment') this.segment.show(this.unit);
+    if (this.detailTab === 'tab-compare') this.compare.show(this.unit);
+  }
+
+  /** A field was chosen in the tree, or found for a byte. */
+  selectField(f, from) {
+    this.hex.select(f, from === 'tree');
+    this.place(f);
+  }
+
+  place(f) {
+    $('place').textContent = f ? visible(`${f.name || 'entry'} · offset ${number(f.offset)} (0x${hex(f.offset)}) · ${number(f.length)} bytes`) : '';
+  }
+
+  async selectByte(offset) {
+    try {
+      const path = await this.link.ask('locate', { offset });
+      this.hex.list.draw();
+      if (path.length) {
+        this.tab('detail-tabs', 'tab-tree');
+        await this.tree.reveal(path);
+      } else {
+        this.hex.select(null);
+        $('place').textContent = `offset ${number(offset)} (0x${hex(offset)}), in no field`;
+      }
+    } catch (e) {
+      this.failed(e);
+    }
+  }
+
+  hover(f, from) {
+    this.hex.light(f);
+    if (from === 'tree') this.place(f ?? this.tree.field);
+  }
+
+  /** Lights the field of a byte under the pointer, once it rests there. */
+  hoverByte(offset) {
+    clearTimeout(this.hovering);
+    if (offset < 0 || !this.unit?.fields) {
+      this.hover(null, 'hex');
+      this.tree.el.querySelectorAll('.lit').forEach((e) => e.classList.remove('lit'));
+      return;
+    }
+    this.hovering = setTimeout(async () => {
+      try {
+        const path = await this.link.ask('locate', { offset });
+        if (this.hex.hovered !== offset) return;
+        const f = await this.fieldAt(path);
+        this.hover(f, 'hex');
+        this.place(f);
+        this.tree.el.querySelectorAll('.lit').forEach((e) => e.classList.remove('lit'));
+        const key = path.join('/');
+        for (const e of this.tree.list.pool) {
+          if (e.hidden) continue;
+          const { parent, index } = this.tree.root.at(e.index);
+          if ([...parent.path, index].join('/') === key) e.classList.add('lit');
+        }
+      } catch (e) {
+        this.failed(e);
+      }
+    }, 25);
+  }
+
+  async fieldAt(path) {
+    if (!path.length) return null;
+    const [f] = await this.link.ask('children', { path: path.slice(0, -1), from: path[path.length - 1], count: 1 });
+    return f ?? null;
+  }
+
+  isFaulty(f) {
+    return Boolean(this.unit?.findings?.some((x) => x.field === f.name && (x.at ?? x.offset) >= f.offset && (x.at ?? x.offset) <= f.offset + f.length));
+  }
+
+  /** Goes to a finding's place inside the open frame. */
+  async selectPlace(f) {
+    const at = f.at ?? f.offset;
+    if (!this.unit || at < this.unit.offset || at >= this.unit.offset + this.unit.size) return;
+    try {
+      const path = await this.link.ask('locate', { offset: at });
+      this.tab('detail-tabs', 'tab-tree');
+      if (path.length) await this.tree.reveal(path);
+      this.hex.select({ offset: at, length: Math.max(1, f.length ?? 1) }, true);
+      $('place').textContent = visible(`${f.kind} · offset ${number(at)}`);
+    } catch (e) {
+      this.failed(e);
+    }
+  }
+
+  async gotoRow(row) {
+    return this.frames.goto(row);
+  }
+
+  async gotoOffset(offset, { reveal = false } = {}) {
+    try {
+      const row = await this.link.ask('find', { offset });
+      if (typeof row !== 'number') return;
+      await this.frames.goto(row);
+      if (reveal && this.unit?.row === row) {
+        this.hex.cursor = offset;
+        this.hex.list.show(Math.floor((offset - this.unit.offset) / this.hex.width));
+        await this.selectByte(offset);
+      }
+    } catch (e) {
+      this.failed(e);
+    }
+  }
+
+  async gotoTime(t) {
+    try {
+      let row = this.hasArrivals && this.timeline.name === 'bytes' ? await this.link.ask('findArrival', { time: t }) : null;
+      row ??= await this.link.ask('first', { expression: `time >= ${t}` });
+      if (row === null) say('Nothing is as late as that.');
+      else await this.frames.goto(row);
+    } catch (e) {
+      this.failed(e);
+    }
+  }
+
+  async goto(text) {
+    text = text.trim().replace(/,/g, '');
+    const offset = /^@(\d+)$/.exec(text) ?? /^@?(0x[0-9a-f]+)$/i.exec(text);
+    if (offset) return this.gotoOffset(Number(offset[1]));
+    if (/^#?\d{1,14}$/.test(text)) {
+      const row = Number(text.replace('#', ''));
+      if (row >= (this.status?.rows ?? 0)) {
+        say(`There are ${number(this.status?.rows ?? 0)} rows, from 0.`, true);
+        return undefined;
+      }
+      return this.gotoRow(row);
+    }
+    const t = parseTime(text);
+    if (t !== null) return this.gotoTime(t);
+    say('A row number, an offset (@1234 or 0x4d2) or a time (2026-11-29T18:00:00)', true);
+    return undefined;
+  }
+
+  async nextFinding(back) {
+    const from = this.frames.selectedRow;
+    try {
+      const n = this.status?.keptFindings ?? 0;
+      for (let i = 0, all = []; i < n; i += 1000) {
+        all = await this.link.ask('findings', { from: i, count: 1000 });
+        const rows = all.map((f) => f.row);
+        if (back) {
+          const before = rows.filter((r) => r < from);
+          if (rows.some((r) => r >= from) || i + 1000 >= n) {
+            if (before.length) return this.gotoRow(before[before.length - 1]);
+          }
+        } else {
+          const next = rows.find((r) => r > from);
+          if (next !== undefined) return this.gotoRow(next);
+        }
+      }
+      say(back ? 'No finding before this row.' : 'No finding after this row.');
+    } catch (e) {
+      this.failed(e);
+    }
+    return undefined;
+  }
+
+  hold() {
+    if (!this.unit) return;
+    this.compare.hold(this.unit);
+    say(`Row ${number(this.unit.row)} is held: choose another and look at Compare`);
+  }
+
+  // ── The page itself ────────────────────────────────────────────────────
+
+  tab(list, id) {
+    for (const t of $(list).querySelectorAll('[role=tab]')) {
+      const on = t.id === id;
+      t.setAttribute('aria-selected', String(on));
+      t.tabIndex = on ? 0 : -1;
+      $(t.getAttribute('aria-controls')).hidden = !on;
+    }
+    if (list === 'detail-tabs') {
+      this.detailTab = id;
+      $('copying').hidden = id !== 'tab-tree';
+      this.showTab();
+      if (id === 'tab-tree') this.tree.list.draw();
+    } else {
+      this.sideTab = id;
+      if (id === 'tab-findings') this.findings.list.draw();
+      if (id === 'tab-search') this.search.list.draw();
+      if (id === 'tab-sources' && this.indexing) this.loadSources();
+    }
+  }
+
+  theme() {
+    const t = settings.theme;
+    if (t === 'system') delete document.documentElement.dataset.theme;
+    else document.documentElement.dataset.theme = t;
+    this.timeline.draw();
+  }
+
+  times() {
+    this.frames.list.draw();
+    this.tree.list.draw();
+    this.timeline.draw();
+    this.sourcesPanel.show(this.sources);
+    if (this.info) showCapture(this);
+  }
+
+  layout() {
+    document.body.classList.toggle('no-side', !settings.side);
+    $('side-toggle').setAttribute('aria-pressed', String(settings.side));
+    const root = document.documentElement.style;
+    root.setProperty('--list', `${settings.list}%`);
+    root.setProperty('--tree', `${settings.tree}%`);
+    $('split-list').setAttribute('aria-valuenow', Math.round(settings.list));
+    $('split-tree').setAttribute('aria-valuenow', Math.round(settings.tree));
+  }
+
+  splitter(id, key, vertical, box) {
+    const s = $(id);
+    const put = (v) => {
+      set(key, Math.max(15, Math.min(85, v)));
+      this.layout();
+    };
+    s.addEventListener('pointerdown', (e) => {
+      e.preventDefault();
+      s.setPointerCapture(e.pointerId);
+      const move = (m) => {
+        const r = $(box).getBoundingClientRect();
+        put(vertical ? (100 * (m.clientX - r.left)) / r.width : (100 * (m.clientY - r.top)) / r.height);
+      };
+      s.addEventListener('pointermove', move);
+      s.addEventListener('pointerup', () => s.removeEventListener('pointermove', move), { once: true });
+    });
+    s.addEventListener('keydown', (e) => {
+      const d = { ArrowUp: -2, ArrowLeft: -2, ArrowDown: 2, ArrowRight: 2 }[e.key];
+      if (!d) return;
+      e.preventDefault();
+      put(settings[key] + d);
+    });
+  }
+
+  wire() {
+    const pick = (button, input) => $(button).addEventListener('click', () => $(input).click());
+    pick('open-files', 'pick-files');
+    pick('welcome-files', 'pick-files');
+    pick('open-folder', 'pick-folder');
+    pick('welcome-folder', 'pick-folder');
+    for (const id of ['pick-files', 'pick-folder']) {
+      $(id).addEventListener('change', (e) => {
+        this.openFiles(e.target.files);
+        e.target.value = '';
+      });
+    }
+    const askUrl = () => {
+      $('url-dialog').returnValue = '';
+      $('url-dialog').showModal();
+    };
+    $('open-url').addEventListener('click', askUrl);
+    $('welcome-url').addEventListener('click', askUrl);
+    if (SINGLE) $('open-url').hidden = $('welcome-url').hidden = true;
+    $('url-dialog').addEventListener('close', () => { if ($('url-dialog').returnValue === 'open' && $('url').value) this.openUrl($('url').value); });
+    $('connection').addEventListener('change', (e) => this.select(Number(e.target.value)));
+    this.dropping();
+
+    $('filter').addEventListener('keydown', (e) => { if (e.key === 'Enter') this.setFilter(e.target.value); });
+    $('filter-clear').addEventListener('click', () => {
+      $('filter').value = '';
+      this.setFilter('');
+    });
+    $('goto').addEventListener('keydown', (e) => { if (e.key === 'Enter') this.goto(e.target.value); });
+    $('stop').addEventListener('click', () => this.stop());
+    $('side-toggle').addEventListener('click', () => this.toggleSide());
+    $('copy-json').addEventListener('click', () => this.copyAs('json'));
+    $('copy-hex').addEventListener('click', () => this.copyAs('hex'));
+    $('copy-raw').addEventListener('click', () => this.copyAs('raw'));
+    $('save-bytes').addEventListener('click', () => this.unit && this.tree.saveField().catch((e) => this.failed(e)));
+    for (const list of ['detail-tabs', 'side-tabs']) {
+      $(list).addEventListener('click', (e) => {
+        const t = e.target.closest('[role=tab]');
+        if (t) this.tab(list, t.id);
+      });
+      $(list).addEventListener('keydown', (e) => {
+        const d = { ArrowRight: 1, ArrowLeft: -1 }[e.key];
+        if (!d) return;
+        e.preventDefault();
+        this.stepTab(list, d);
+      });
+    }
+    this.splitter('split-list', 'list', false, 'left');
+    this.splitter('split-tree', 'tree', true, 'detail');
+    this.dialogs();
+    document.addEventListener('keydown', (e) => this.key(e));
+    window.addEventListener('hashchange', () => {
+      const at = /[#&]offset=(\d+)/.exec(location.hash);
+      if (at && this.info && Number(at[1]) !== this.unit?.offset) this.gotoOffset(Number(at[1]));
+    });
+  }
+
+  stepTab(list, d) {
+    const tabs = [...$(list).querySelectorAll('[role=tab]')].filter((t) => !t.hidden);
+    const i = tabs.findIndex((t) => t.getAttribute('aria-selected') === 'true');
+    const t = tabs[(i + d + tabs.length) % tabs.length];
+    this.tab(list, t.id);
+    t.focus();
+  }
+
+  copyAs(how) {
+    if (this.unit) this.tree.copyAs(how).catch((e) => this.failed(e));
+  }
+
+  stop() {
+    this.link.ask('cancel', { what: 'index' });
+    this.link.ask('cancel', { what: 'filter' });
+    $('stop').hidden = true;
+  }
+
+  toggleSide() {
+    set('side', !settings.side);
+    this.layout();
+  }
+
+  dialogs() {
+    for (const key of ['theme', 'time']) {
+      for (const r of $(`set-${key}`).querySelectorAll('input')) {
+        r.checked = settings[key] === r.value;
+        r.addEventListener('change', () => {
+          set(key, r.value);
+          if (key === 'theme') this.theme();
+          else this.times();
+        });
+      }
+    }
+    $('set-columns').append(...COLUMNS.filter((c) => c.key !== 'row' && c.key !== 'summary').map((c) => h('label', {}, h('input', {
+      type: 'checkbox', checked: !settings.hidden.includes(c.key),
+      onchange: (e) => {
+        set('hidden', e.target.checked ? settings.hidden.filter((x) => x !== c.key) : [...settings.hidden, c.key]);
+        this.frames.columns();
+      },
+    }), h('span', { text: ` ${c.name}` }))));
+    $('settings-open').addEventListener('click', () => $('settings-dialog').showModal());
+    $('help-open').addEventListener('click', () => $('help-dialog').showModal());
+    $('keys').append(h('dl', {}, KEYS.flatMap(([k, v]) => [h('dt', {}, h('kbd', { text: k })), h('dd', { text: v })])));
+  }
+
+  key(e) {
+    if (e.ctrlKey || e.metaKey || e.altKey || document.querySelector('dialog[open]')) return;
+    const typing = e.target.matches('input, select, textarea');
+    if (e.key === 'Escape') {
+      if (typing) e.target.blur();
+      else this.stop();
+      return;
+    }
+    if (typing) return;
+    const focus = (id) => { $(id).focus(); };
+    const side = { 'tab-findings': 'findings', 'tab-sources': 'pane-sources', 'tab-search': 'search-text', 'tab-capture': 'pane-capture' };
+    const act = {
+      o: () => $('pick-files').click(),
+      O: () => $('pick-folder').click(),
+      u: () => !SINGLE && $('open-url').click(),
+      '?': () => $('help-dialog').showModal(),
+      ',': () => $('settings-dialog').showModal(),
+      '/': () => focus('filter'),
+      g: () => { focus('goto'); $('goto').select(); },
+      f: () => {
+        if (!settings.side) this.toggleSide();
+        this.tab('side-tabs', 'tab-search');
+        focus('search-text');
+      },
+      1: () => focus('frames'),
+      2: () => focus(this.detailTab === 'tab-tree' ? 'tree' : this.detailTab === 'tab-segment' ? 'pane-segment' : 'pane-compare'),
+      3: () => focus('hex'),
+      4: () => {
+        if (!settings.side) this.toggleSide();
+        focus(side[this.sideTab ?? 'tab-findings']);
+      },
+      '[': () => this.stepTab($('side').contains(document.activeElement) ? 'side-tabs' : 'detail-tabs', -1),
+      ']': () => this.stepTab($('side').contains(document.activeElement) ? 'side-tabs' : 'detail-tabs', 1),
+      n: () => this.nextFinding(false),
+      N: () => this.nextFinding(true),
+      c: () => this.hold(),
+      s: () => this.unit && this.tree.saveField().catch((x) => this.failed(x)),
+      b: () => this.toggleSide(),
+      t: () => {
+        const modes = ['utc', 'local', 'relative', 'raw'];
+        set('time', modes[(modes.indexOf(settings.time) + 1) % modes.length]);
+        $('set-time').querySelector(`[value=${settings.time}]`).checked = true;
+        this.times();
+        say(`Times: ${settings.time}`);
+      },
+    }[e.key];
+    if (!act) return;
+    e.preventDefault();
+    act();
+  }
+
+  dropping() {
+    let depth = 0;
+    const show = (on) => document.body.classList.toggle('dropping', on);
+    window.addEventListener('dragenter', (e) => {
+      e.preventDefault();
+      depth++;
+      show(true);
+    });
+    window.addEventListener('dragleave', () => {
+      depth = Math.max(0, depth - 1);
+      if (!depth) show(false);
+    });
+    window.addEventListener('dragover', (e) => e.preventDefault());
+    window.addEventListener('drop', async (e) => {
+      e.preventDefault();
+      depth = 0;
+      show(false);
+      // Entries are only good during the event: they are taken at once.
+      const entries = [...e.dataTransfer.items].filter((i) => i.kind === 'file').map((i) => i.webkitGetAsEntry?.() ?? i.getAsFile());
+      const files = [];
+      try {
+        for (const x of entries) await gather(x, '', files);
+      } catch (err) {
+        this.failed(err);
+      }
+      this.openFiles(files);
+    });
+  }
+}
+
+/** The most files that are taken from a folder. */
+const MAX_DROPPED = 100000;
+
+/** All files of a dropped entry, with their paths. */
+async function gather(entry, path, out) {
+  if (!entry || out.length >= MAX_DROPPED) return;
+  if (entry instanceof File) {
+    out.push(entry);
+    return;
+  }
+  if (entry.isFile) {
+    const file = await new Promise((y, n) => { entry.file(y, n); });
+    out.push({ path: path + entry.name, file });
+    return;
+  }
+  const reader = entry.createReader();
+  for (;;) {
+    const list = await new Promise((y, n) => { reader.readEntries(y, n); });
+    if (!list.length) return;
+    for (const e of list) await gather(e, `${path}${entry.name}/`, out);
+  }
+}
+
+const app = new App();
+app.start();

@@ -1,0 +1,285 @@
+// The side panel: findings, sources, search, and the capture's files.
+
+import { $, h, visible } from './dom.js';
+import { bytes, hex, number, span, time } from './format.js';
+import { VirtualList } from './list.js';
+import { settings } from './settings.js';
+
+const PAGE = 100;
+
+/** Findings, fetched by pages. */
+export class Findings {
+  constructor(app) {
+    this.app = app;
+    this.el = $('findings');
+    this.pages = new Map();
+    this.list = new VirtualList(this.el, {
+      rowHeight: 75,
+      make: () => h('div', { class: 'finding', role: 'option' }, h('div', { class: 'kind' }), h('div', { class: 'message' }), h('div', { class: 'place' })),
+      fill: (e, i) => this.fill(e, i),
+    });
+    this.at = -1;
+    this.el.addEventListener('click', (e) => {
+      const f = e.target.closest('.finding');
+      if (f) this.select(f.index);
+    });
+    this.el.addEventListener('keydown', (e) => {
+      const to = { ArrowDown: this.at + 1, ArrowUp: this.at - 1, Home: 0, End: this.list.count - 1 }[e.key];
+      if (to === undefined) return;
+      e.preventDefault();
+      this.select(Math.max(0, Math.min(this.list.count - 1, to)));
+    });
+  }
+
+  reset() {
+    this.pages = new Map();
+    this.at = -1;
+    this.list.setCount(0);
+    $('finding-count').textContent = '';
+    $('no-findings').hidden = false;
+    $('no-findings').textContent = 'Nothing was found.';
+  }
+
+  update(status, done) {
+    const kept = status.keptFindings;
+    if (kept !== this.list.count) {
+      this.pages.delete(Math.floor(this.list.count / PAGE));
+      this.list.setCount(kept);
+    }
+    $('finding-count').textContent = status.findings ? number(status.findings) : '';
+    $('no-findings').hidden = status.findings > 0;
+    $('no-findings').textContent = done ? 'Nothing to report.' : 'Nothing so far.';
+    $('more-findings').hidden = status.findings <= kept;
+    $('more-findings').textContent = `The first ${number(kept)} of ${number(status.findings)}; a filter such as “finding” shows all rows.`;
+    const kinds = Object.entries(status.byFinding);
+    $('finding-kinds').replaceChildren(...kinds.map(([k, n]) => h('button', {
+      class: 'chip bad', type: 'button', title: `Show only rows with ${k}`, onclick: () => this.app.addFilter(`finding == ${k}`),
+    }, h('span', { text: k }), h('span', { class: 'n', text: number(n) }))));
+  }
+
+  fill(e, i) {
+    const p = Math.floor(i / PAGE);
+    const page = this.pages.get(p);
+    e.setAttribute('aria-selected', i === this.at ? 'true' : 'false');
+    e.setAttribute('aria-posinset', i + 1);
+    e.setAttribute('aria-setsize', this.list.count);
+    e.classList.toggle('selected', i === this.at);
+    e.id = `finding-${i}`;
+    const [kind, message, place] = e.children;
+    const it = Array.isArray(page) ? page[i % PAGE] : null;
+    if (!it) {
+      kind.textContent = '…';
+      message.textContent = place.textContent = '';
+      if (!page) this.load(p);
+      return;
+    }
+    const f = it.finding;
+    kind.textContent = f.kind;
+    message.textContent = visible(f.message);
+    message.title = e.title = visible([f.message, f.expected && `expected ${f.expected}`, f.found && `found ${f.found}`, f.cost].filter(Boolean).join('\n'));
+    place.textContent = `row ${number(it.row)} · offset ${number(f.at ?? f.offset)}${f.field ? ` · ${visible(f.field)}` : ''}`;
+  }
+
+  async load(p) {
+    const { pages } = this;
+    pages.set(p, 'asked');
+    try {
+      pages.set(p, await this.app.link.ask('findings', { from: p * PAGE, count: PAGE }));
+      if (this.pages === pages) this.list.draw();
+    } catch {
+      pages.delete(p);
+    }
+  }
+
+  async select(i) {
+    if (i < 0 || i >= this.list.count) return;
+    this.at = i;
+    this.el.setAttribute('aria-activedescendant', `finding-${i}`);
+    this.list.show(i);
+    const page = this.pages.get(Math.floor(i / PAGE));
+    if (!Array.isArray(page)) return;
+    const { row, finding } = page[i % PAGE];
+    await this.app.gotoRow(row);
+    this.app.selectPlace(finding);
+  }
+}
+
+/** Sources: who they are, what of them there is, what is missing. */
+export class Sources {
+  constructor(app) {
+    this.app = app;
+    this.el = $('sources');
+    this.open = new Set();
+    this.told = new Map();
+  }
+
+  reset() {
+    this.open.clear();
+    this.told.clear();
+    this.el.replaceChildren();
+  }
+
+  show(list) {
+    this.list = list;
+    const mode = settings.time;
+    this.el.replaceChildren(...(list.length ? list.slice(0, 500).map((s) => this.one(s, mode)) : [h('p', { class: 'empty', text: 'No sources: this protocol names none, or no frame did.' })]),
+      ...(list.length > 500 ? [h('p', { class: 'empty', text: `and ${number(list.length - 500)} more` })] : []));
+  }
+
+  one(s, mode) {
+    const origin = this.app.origin;
+    const range = s.from === undefined ? 'no times' : `${time(s.from, mode, origin)} to ${time(s.to, mode, origin)} (${span(BigInt(s.to) - BigInt(s.from))})`;
+    const d = h('details', { class: 'source', open: this.open.has(s.id) });
+    d.addEventListener('toggle', () => {
+      if (d.open) {
+        this.open.add(s.id);
+        this.tell(s, d);
+      } else this.open.delete(s.id);
+    });
+    const lost = Object.entries(s.findings);
+    d.append(
+      h('summary', {}, h('strong', { text: s.label ?? `source ${s.id}` }), h('span', { class: 'dim', text: ` #${s.id} · ${number(s.rows)} frames · ${bytes(s.bytes)}` })),
+      h('div', { class: 'line', text: range }),
+      h('div', { class: 'line', text: Object.entries(s.kinds).map(([k, n]) => `${k} ${number(n)}`).join(', ') }),
+      lost.length ? h('div', { class: 'line bad', text: `⚠ ${lost.map(([k, n]) => `${k} ${number(n)}`).join(', ')}` }) : h('div', { class: 'line', text: 'nothing missing was found' }),
+      h('div', { class: 'actions' },
+        h('button', { type: 'button', text: 'Only this', onclick: () => this.app.addFilter(`source == ${s.id}`) }),
+        h('button', { type: 'button', text: 'First frame', onclick: () => this.app.gotoRow(s.first) }),
+        h('button', { type: 'button', text: 'Last frame', onclick: () => this.app.gotoRow(s.last) })),
+      h('div', { class: 'told' }),
+      s.streams.length ? h('table', {},
+        h('thead', {}, h('tr', {}, h('th', { text: 'stream' }), h('th', { text: 'frames' }), h('th', { text: 'bytes' }), h('th', { text: 'span' }))),
+        h('tbody', {}, s.streams.map((t) => h('tr', {},
+          h('td', {}, h('button', { class: 'link', type: 'button', text: t.name, onclick: () => this.app.addFilter(`source == ${s.id} and stream == "${t.name.replace(/["\\]/g, '\\$&')}"`) })),
+          h('td', { text: number(t.rows) }), h('td', { text: bytes(t.bytes) }),
+          h('td', { text: t.from === undefined ? '' : span(BigInt(t.to) - BigInt(t.from)), title: t.from === undefined ? '' : `${time(t.from, mode, origin)} to ${time(t.to, mode, origin)}` }))))) : null,
+      s.more ? h('div', { class: 'line', text: `and ${number(s.more)} frames of further streams` }) : null);
+    if (d.open) this.tell(s, d);
+    return d;
+  }
+
+  /** Labels and metadata, from the frame that told them last. */
+  async tell(s, d) {
+    const at = d.querySelector('.told');
+    if (s.told < 0 || at.childElementCount) return;
+    const key = `${s.id}/${s.told}`;
+    let flat = this.told.get(key);
+    if (!flat) {
+      try {
+        flat = await this.app.link.ask('flat', { row: s.told });
+      } catch {
+        return;
+      }
+      this.told.set(key, flat);
+    }
+    const lines = flat.lines.filter((l) => /^(uuid|labels|metadata)\b/.test(l.key) && l.value !== undefined);
+    at.replaceChildren(...lines.slice(0, 200).map((l) => h('div', { class: 'pair' }, h('span', { class: 'dim', text: l.key.replace(/^(labels|metadata)\./, '') }), h('span', { text: l.value }))),
+      h('button', { class: 'link', type: 'button', text: `told by row ${number(s.told)}`, onclick: () => this.app.gotoRow(s.told) }));
+  }
+}
+
+/** Search for text or bytes over everything. */
+export class Search {
+  constructor(app) {
+    this.app = app;
+    this.hits = [];
+    this.list = new VirtualList($('hits'), {
+      rowHeight: 20,
+      make: () => h('div', { class: 'hit', role: 'option' }),
+      fill: (e, i) => {
+        e.textContent = `offset ${number(this.hits[i])}  0x${hex(this.hits[i])}`;
+        e.setAttribute('aria-selected', i === this.at ? 'true' : 'false');
+        e.setAttribute('aria-posinset', i + 1);
+        e.setAttribute('aria-setsize', this.hits.length);
+        e.classList.toggle('selected', i === this.at);
+        e.id = `hit-${i}`;
+      },
+    });
+    this.at = -1;
+    $('search').addEventListener('submit', (e) => {
+      e.preventDefault();
+      this.start();
+    });
+    $('hits').addEventListener('click', (e) => {
+      const r = e.target.closest('.hit');
+      if (r) this.select(r.index);
+    });
+    $('hits').addEventListener('keydown', (e) => {
+      const to = { ArrowDown: this.at + 1, ArrowUp: this.at - 1, Home: 0, End: this.hits.length - 1 }[e.key];
+      if (to === undefined) return;
+      e.preventDefault();
+      this.select(Math.max(0, Math.min(this.hits.length - 1, to)));
+    });
+    $('search-cancel').addEventListener('click', () => app.link.ask('cancel', { what: 'search' }));
+    app.link.on('found', (m) => this.found(m));
+  }
+
+  reset() {
+    this.hits = [];
+    this.at = -1;
+    this.list.setCount(0);
+    $('search-state').textContent = '';
+    $('search-cancel').hidden = true;
+  }
+
+  async start() {
+    this.reset();
+    const kind = $('search-kind').value;
+    this.length = 0;
+    const wrong = await this.app.link.ask('search', { text: $('search-text').value, hex: kind === 'hex', ignoreCase: kind === 'text' });
+    if (wrong) {
+      $('search-state').textContent = wrong;
+      return;
+    }
+    $('search-cancel').hidden = false;
+    $('search-state').textContent = 'searching…';
+  }
+
+  found(m) {
+    for (const o of m.hits) this.hits.push(o);
+    this.list.setCount(this.hits.length);
+    const { start, end } = this.app.info;
+    const part = m.done ? '' : ` · ${Math.floor((100 * (m.at - start)) / Math.max(1, end - start))} %`;
+    $('search-state').textContent = `${number(m.total)}${m.more ? ' or more' : ''} found${part}`;
+    if (m.done) {
+      $('search-cancel').hidden = true;
+      this.length = m.length;
+    }
+  }
+
+  stopped() {
+    $('search-cancel').hidden = true;
+    $('search-state').textContent = `${number(this.hits.length)} found, stopped`;
+  }
+
+  async select(i) {
+    if (i < 0 || i >= this.hits.length) return;
+    this.at = i;
+    $('hits').setAttribute('aria-activedescendant', `hit-${i}`);
+    this.list.show(i);
+    await this.app.gotoOffset(this.hits[i], { reveal: true });
+  }
+}
+
+/** The files of the capture, and how it ended. */
+export function showCapture(app) {
+  const { info } = app;
+  const mode = settings.time;
+  const rows = [
+    ['protocol', info.protocol ?? 'unknown'],
+    ['direction', info.direction || 'not known'],
+    ['bytes', `${number(info.end - info.start)} (${bytes(info.end - info.start)}), offsets ${number(info.start)} to ${number(info.end)}`],
+  ];
+  $('capture').replaceChildren(
+    h('dl', {}, rows.flatMap(([k, v]) => [h('dt', { text: k }), h('dd', { text: v })])),
+    ...info.notes.map((n) => h('p', { class: 'bad', text: `⚠ ${visible(n)}` })),
+    ...info.files.slice(0, 1000).map((f) => h('div', { class: 'file' },
+      h('button', { class: 'link', type: 'button', text: visible(f.name), onclick: () => app.gotoOffset(f.start) }),
+      h('div', { class: 'line', text: `offsets ${number(f.start)} to ${number(f.end)}, ${bytes(f.end - f.start)}${f.partial ? ', not sealed' : ''}` }),
+      f.arrivals?.records ? h('div', { class: 'line', text: `${number(f.arrivals.records)} reads, ${time(f.arrivals.first, mode, app.origin)} to ${time(f.arrivals.last, mode, app.origin)}` }) : null,
+      f.side?.endpoint ? h('div', { class: 'line', text: visible(`from ${f.side.endpoint}`) }) : null,
+      f.side?.closed ? h('div', { class: 'line', text: visible(`closed: ${f.side.closed}${f.side.closedDetail ? `, ${f.side.closedDetail}` : ''}`) }) : null,
+      f.side?.transport ? h('div', { class: 'line', text: visible(`transport: ${f.side.transport.verdict}${f.side.transport.detail ? `, ${f.side.transport.detail}` : ''}`) }) : null,
+      f.side?.sha256 ? h('div', { class: 'line mono', text: `sha256 ${visible(f.side.sha256)}` }) : null,
+      f.side?.omitted?.length ? h('div', { class: 'line bad', text: visible(`⚠ its context lacks ${f.side.omitted.join(', ')}`) }) : null)));
+}

@@ -1,0 +1,319 @@
+// The field tree of the open frame. Children are fetched as they are looked at,
+// so that a frame with a hundred thousand rows opens at once.
+
+import { $, copy, h, save } from './dom.js';
+import { VirtualList } from './list.js';
+import { Stale } from './link.js';
+import { bytes, duration, number, span, time } from './format.js';
+import { settings } from './settings.js';
+
+const PAGE = 200;
+const ROW = 20;
+
+/** A field that is open: its children by pages, and which of them are open. */
+class Node {
+  constructor(field, path, count) {
+    this.field = field;
+    this.path = path;
+    this.count = count;
+    this.pages = new Map();
+    this.open = new Map(); // child number → Node
+  }
+
+  /** How many lines the children take. */
+  get lines() {
+    let n = this.count;
+    for (const c of this.open.values()) n += c.lines;
+    return n;
+  }
+
+  child(i) {
+    const p = this.pages.get(Math.floor(i / PAGE));
+    return Array.isArray(p) ? p[i % PAGE] : undefined;
+  }
+
+  /** The line-th line below: {parent, index}. */
+  at(line) {
+    const open = [...this.open.entries()].sort((a, b) => a[0] - b[0]);
+    let skipped = 0; // lines of opened children before
+    for (const [i, c] of open) {
+      if (line <= i + skipped) break;
+      const n = c.lines;
+      if (line <= i + skipped + n) return c.at(line - i - skipped - 1);
+      skipped += n;
+    }
+    return { parent: this, index: line - skipped };
+  }
+
+  /** The line of a child. */
+  lineOf(index) {
+    let n = index;
+    for (const [i, c] of this.open) if (i < index) n += c.lines;
+    return n;
+  }
+}
+
+export class Tree {
+  constructor(app) {
+    this.app = app;
+    this.el = $('tree');
+    this.root = null;
+    this.line = -1;
+    this.list = new VirtualList(this.el, {
+      rowHeight: ROW,
+      make: () => this.make(),
+      fill: (e, i) => this.fill(e, i),
+    });
+    this.el.addEventListener('click', (e) => this.click(e));
+    this.el.addEventListener('pointermove', (e) => this.hover(e));
+    this.el.addEventListener('pointerleave', () => this.app.hover(null, 'tree'));
+    this.el.addEventListener('keydown', (e) => this.key(e));
+  }
+
+  make() {
+    return h('div', { class: 'node', role: 'treeitem' },
+      h('span', { class: 'twist', 'aria-hidden': 'true' }), h('span', { class: 'name' }), h('span', { class: 'value' }), h('span', { class: 'note' }));
+  }
+
+  async open(unit) {
+    this.unit = unit;
+    this.line = -1;
+    this.root = new Node(null, [], unit.fields ?? 0);
+    this.list.setCount(0);
+    this.list.top = 0;
+    this.el.scrollTop = 0;
+    if (this.root.count) await this.load(this.root, 0);
+    this.list.setCount(this.root.lines);
+    // What is small and few is open from the start.
+    for (let i = 0; i < this.root.count; i++) {
+      const f = this.root.child(i);
+      if (f?.count && f.count <= 12 && this.root.lines < 60) await this.expand(this.root, i, false);
+    }
+    this.list.setCount(this.root.lines);
+    this.list.draw();
+  }
+
+  async load(node, page) {
+    const have = node.pages.get(page);
+    if (have) return have;
+    const p = this.app.link.ask('children', { path: node.path, from: page * PAGE, count: PAGE });
+    node.pages.set(page, p);
+    try {
+      const list = await p;
+      node.pages.set(page, list);
+      return list;
+    } catch (e) {
+      node.pages.delete(page);
+      if (!(e instanceof Stale)) this.app.failed(e);
+      return [];
+    }
+  }
+
+  fill(e, line) {
+    const { parent, index } = this.root.at(line);
+    const f = parent.child(index);
+    const depth = parent.path.length;
+    const root = this.root;
+    e.className = `node${line === this.line ? ' selected' : ''}${f ? '' : ' waiting'}`;
+    e.id = `node-${line}`;
+    e.style.setProperty('--depth', depth);
+    e.setAttribute('aria-level', depth + 1);
+    e.setAttribute('aria-posinset', index + 1);
+    e.setAttribute('aria-setsize', parent.count);
+    e.setAttribute('aria-selected', line === this.line ? 'true' : 'false');
+    const [twist, name, value, note] = e.children;
+    if (!f) {
+      this.load(parent, Math.floor(index / PAGE)).then(() => { if (this.root === root) this.list.draw(); });
+      twist.textContent = '';
+      name.textContent = '…';
+      value.textContent = note.textContent = '';
+      return;
+    }
+    const open = parent.open.has(index);
+    if (f.count) e.setAttribute('aria-expanded', open ? 'true' : 'false');
+    else e.removeAttribute('aria-expanded');
+    twist.textContent = f.count ? (open ? '▾' : '▸') : '';
+    name.textContent = f.name || `[${index}]`;
+    if (depth === 0 && index < (this.unit.envelope ?? 0)) e.classList.add('envelope');
+    value.className = `value v-${f.type}`;
+    value.textContent = this.value(f);
+    note.textContent = this.note(f, parent, index);
+    if (this.app.isFaulty(f)) e.classList.add('faulty');
+  }
+
+  value(f) {
+    switch (f.type) {
+      case 'none': return 'absent';
+      case 'time': return time(f.value, settings.time, this.app.origin);
+      case 'duration': return duration(f.value);
+      case 'text': return `“${f.value}”`;
+      case 'blob': return `${number(f.bytes)} bytes`;
+      case 'list': case 'map': return `${number(f.count ?? 0)} ${f.type === 'map' ? 'pairs' : f.count === 1 ? 'entry' : 'entries'}`;
+      case 'record': return '';
+      case 'enum': return f.note ? f.note : f.value;
+      default: return f.value ?? '';
+    }
+  }
+
+  note(f, parent, index) {
+    if (f.type === 'enum') return f.note ? f.value : '';
+    if (f.type === 'record') return this.preview(f, parent, index);
+    return f.note ?? '';
+  }
+
+  /** What a closed record shows of its children once they are known. */
+  preview(f, parent, index) {
+    const parts = [];
+    if (f.preview === undefined) {
+      f.preview = null;
+      const path = [...parent.path, index];
+      const root = this.root;
+      this.app.link.ask('children', { path, from: 0, count: 6 }).then((list) => {
+        f.preview = list;
+        if (this.root === root) this.list.draw();
+      }, () => { f.preview = []; });
+      return '';
+    }
+    for (const c of f.preview ?? []) parts.push(`${c.name} ${this.value(c)}`);
+    const gap = this.gap(f, parent, index);
+    return parts.join(', ') + (gap ? ` · ${gap}` : '');
+  }
+
+  /** The time from the record before to this one. */
+  gap(f, parent, index) {
+    const before = index > 0 ? parent.child(index - 1) : null;
+    const t = (r) => r?.preview?.find((c) => c.type === 'time')?.value;
+    const a = t(before);
+    const b = t(f);
+    if (a === undefined || b === undefined) return '';
+    const d = BigInt(b) - BigInt(a);
+    return `${d < 0n ? '−' : '+'}${span(d < 0n ? -d : d)} to the one before`;
+  }
+
+  async expand(parent, index, draw = true) {
+    const f = parent.child(index);
+    if (!f?.count || parent.open.has(index)) return;
+    const n = new Node(f, [...parent.path, index], f.count);
+    parent.open.set(index, n);
+    await this.load(n, 0);
+    if (draw) this.list.setCount(this.root.lines);
+  }
+
+  collapse(parent, index) {
+    parent.open.delete(index);
+    this.list.setCount(this.root.lines);
+  }
+
+  toggle(line) {
+    const { parent, index } = this.root.at(line);
+    if (parent.open.has(index)) this.collapse(parent, index);
+    else this.expand(parent, index);
+  }
+
+  click(e) {
+    const n = e.target.closest('.node');
+    if (!n) return;
+    if (e.target.classList.contains('twist')) this.toggle(n.index);
+    this.select(n.index);
+    if (e.detail === 2) this.toggle(n.index);
+  }
+
+  hover(e) {
+    const n = e.target.closest('.node');
+    const at = n ? this.root.at(n.index) : null;
+    this.app.hover(at?.parent.child(at.index) ?? null, 'tree');
+  }
+
+  select(line, { tell = true } = {}) {
+    if (!this.root || line < 0 || line >= this.root.lines) return;
+    this.line = line;
+    this.el.setAttribute('aria-activedescendant', `node-${line}`);
+    this.list.show(line);
+    const { parent, index } = this.root.at(line);
+    const f = parent.child(index);
+    this.path = [...parent.path, index];
+    this.field = f;
+    if (tell && f) this.app.selectField(f, 'tree');
+    $('field-actions').hidden = !f;
+    $('save-field').hidden = !f || f.bytes === undefined;
+  }
+
+  /** Opens the way to a path and selects it. */
+  async reveal(path) {
+    if (!path.length) return;
+    const root = this.root;
+    let node = root;
+    for (let d = 0; d < path.length; d++) {
+      await this.load(node, Math.floor(path[d] / PAGE));
+      if (this.root !== root) return;
+      if (d < path.length - 1) {
+        await this.expand(node, path[d], false);
+        node = node.open.get(path[d]);
+        if (!node || this.root !== root) return;
+      }
+    }
+    this.list.setCount(this.root.lines);
+    this.select(this.lineOfPath(path), { tell: false });
+    if (this.field) this.app.selectField(this.field, 'hex');
+  }
+
+  lineOfPath(path) {
+    let node = this.root;
+    let line = 0;
+    for (let d = 0; d < path.length; d++) {
+      line += node.lineOf(path[d]);
+      if (d < path.length - 1) {
+        node = node.open.get(path[d]);
+        line++;
+      }
+    }
+    return line;
+  }
+
+  key(e) {
+    if (e.ctrlKey || e.metaKey || e.altKey || !this.root) return;
+    const n = this.root.lines;
+    const page = this.list.visible - 1;
+    const to = { ArrowDown: this.line + 1, ArrowUp: this.line - 1, PageDown: this.line + page, PageUp: this.line - page, Home: 0, End: n - 1 }[e.key];
+    if (to !== undefined) {
+      e.preventDefault();
+      this.select(Math.max(0, Math.min(n - 1, to)));
+      return;
+    }
+    if (this.line < 0) return;
+    const { parent, index } = this.root.at(this.line);
+    if (e.key === 'ArrowRight') {
+      e.preventDefault();
+      if (parent.open.has(index)) this.select(this.line + 1);
+      else this.expand(parent, index);
+    } else if (e.key === 'ArrowLeft') {
+      e.preventDefault();
+      if (parent.open.has(index)) this.collapse(parent, index);
+      else if (parent.path.length) this.select(this.lineOfPath(parent.path));
+    } else if (e.key === 'Enter' || e.key === ' ') {
+      e.preventDefault();
+      this.toggle(this.line);
+    }
+  }
+
+  /** Copies the selected field, or the frame, as JSON, hex or raw text. */
+  async copyAs(how) {
+    const f = this.field;
+    if (how === 'json') {
+      copy(await this.app.link.ask('json', { path: f ? this.path : [] }));
+      return;
+    }
+    const [from, n] = f ? [f.byteOffset ?? f.offset, f.bytes ?? f.length] : [this.unit.offset, this.unit.size];
+    if (n > 16 << 20) throw new Error(`${bytes(n)} are too many to copy: save them as a file`);
+    const b = await this.app.link.ask('bytes', { offset: from, count: n });
+    if (how === 'hex') copy([...b].map((x) => x.toString(16).padStart(2, '0')).join(''));
+    else copy(new TextDecoder().decode(b));
+  }
+
+  async saveField() {
+    const f = this.field;
+    const [from, n] = f ? [f.byteOffset ?? f.offset, f.bytes ?? f.length] : [this.unit.offset, this.unit.size];
+    const b = await this.app.link.ask('bytes', { offset: from, count: n });
+    save(b, `frame-${this.unit.row}-at-${from}.bin`);
+  }
+}

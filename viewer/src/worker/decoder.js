@@ -1,0 +1,154 @@
+// The WebAssembly decoder as an object: one instance of the module, its input
+// and result buffers, and a method for each of its functions (wasm/main.go).
+/* global Go */
+
+import './wasm_exec.js';
+import { inflate } from './inflate.js';
+
+/** The version of the functions that this page speaks. */
+export const API_VERSION = 1;
+
+/** The most bytes that a walk takes at a time. */
+export const FEED = 1 << 20;
+
+const text = new TextDecoder();
+const encoder = new TextEncoder();
+
+/** What the decoder says instead of a result. */
+export class DecoderError extends Error {}
+
+export class Decoder {
+  /** Starts an instance of a compiled module. */
+  static async start(module) {
+    const go = new Go();
+    go.env = { GOGC: '50', GOMEMLIMIT: '40MiB' };
+    const d = new Decoder();
+    go.importObject.wiretape = {
+      inflate: (codec, src, srcLength, dst, dstLength) => {
+        const b = d.x.mem.buffer;
+        return inflate(codec, new Uint8Array(b, src, srcLength), new Uint8Array(b, dst, dstLength)) ? 0 : 1;
+      },
+    };
+    const instance = await WebAssembly.instantiate(module, go.importObject);
+    d.x = instance.exports;
+    d.exited = false;
+    go.run(instance).then(() => { d.exited = true; });
+    const v = d.x.version();
+    if (v !== API_VERSION) throw new DecoderError(`the decoder is of version ${v}, the page of ${API_VERSION}: reload the page`);
+    return d;
+  }
+
+  /** Bytes of linear memory. It never shrinks. */
+  get memory() {
+    return this.x.mem.buffer.byteLength;
+  }
+
+  /** The input buffer with room for n bytes. Good until the next call. */
+  input(n) {
+    const at = this.x.input(n);
+    if (n > 0 && at === 0) throw new DecoderError(`the decoder takes no ${n} bytes at a time`);
+    return new Uint8Array(this.x.mem.buffer, at, n);
+  }
+
+  give(bytes) {
+    this.input(bytes.length).set(bytes);
+  }
+
+  resultBytes(n) {
+    return new Uint8Array(this.x.mem.buffer, this.x.result(), n);
+  }
+
+  check(n) {
+    if (n < 0) throw new DecoderError(this.reason());
+    return n;
+  }
+
+  reason() {
+    return text.decode(this.resultBytes(this.x.result_length()));
+  }
+
+  json(n) {
+    this.check(n);
+    return JSON.parse(text.decode(this.resultBytes(n)));
+  }
+
+  string(n) {
+    this.check(n);
+    return text.decode(this.resultBytes(n));
+  }
+
+  detect(prefix, end) {
+    this.give(prefix);
+    return this.json(this.x.detect(end ? 1 : 0));
+  }
+
+  protocols() {
+    return this.json(this.x.protocol_list());
+  }
+
+  open(config) {
+    this.give(config);
+    this.check(this.x.index_open());
+  }
+
+  firstPass() { return this.check(this.x.pass_first()); }
+
+  rowsPass(packedNumbers) {
+    this.give(packedNumbers);
+    return this.check(this.x.pass_rows());
+  }
+
+  statePass(row) { return this.check(this.x.pass_state(row)); }
+  findPass(offset) { return this.check(this.x.pass_find(offset)); }
+  filterPass(limit) { return this.check(this.x.pass_filter(limit)); }
+
+  pos(h) { return this.x.pass_pos(h); }
+  need(h) { return this.x.pass_need(h); }
+  feed(h) { this.check(this.x.pass_feed(h)); }
+  end(h) { this.x.pass_end(h); }
+  outJSON(h) { return this.json(this.x.pass_out(h)); }
+  outBytes(h) { return this.resultBytes(this.check(this.x.pass_out(h))).slice(); }
+
+  status() { return this.json(this.x.index_status()); }
+  sources() { return this.json(this.x.index_sources()); }
+  bins() { return this.json(this.x.index_bins()); }
+  findings(from, n) { return this.json(this.x.index_findings(from, n)); }
+
+  /** Sets the filter; null, or what is wrong with it: {from, to, message}. */
+  setFilter(expression) {
+    this.give(encoder.encode(expression));
+    const n = this.check(this.x.filter_set());
+    return n === 0 ? null : this.json(n);
+  }
+
+  filterWords() { return this.json(this.x.filter_words()); }
+  hitCount() { return this.x.hits_count(); }
+  hitRank(row) { return this.x.hits_rank(row); }
+  hits(from, n) { return this.json(this.x.hits_list(from, n)); }
+
+  /** The buffer for the bytes of the frame to open. */
+  unitInput(n) {
+    const at = this.x.unit_input(n);
+    if (n > 0 && at === 0) throw new DecoderError(`a frame of ${n} bytes is more than the decoder takes`);
+    return new Uint8Array(this.x.mem.buffer, at, n);
+  }
+
+  openDetail(config) {
+    this.give(config);
+    return this.json(this.x.detail_open());
+  }
+
+  children(packedPath, from, n) {
+    this.give(packedPath);
+    return this.json(this.x.detail_children(from, n));
+  }
+
+  locate(offset) { return this.json(this.x.detail_locate(offset)); }
+
+  checkSegment() { return this.json(this.x.segment_check()); }
+
+  fieldJSON(packedPath) {
+    this.give(packedPath);
+    return this.string(this.x.detail_json());
+  }
+}

@@ -1,0 +1,445 @@
+// The worker owns the files and the decoder. The page asks by messages
+// {id, generation, op, args} and gets {id, generation, result} or {…, error};
+// what happens meanwhile comes as {event, …}. Every choice of a connection has
+// a generation: what belongs to an earlier one is dropped on both sides.
+
+import { Decoder, FEED } from './decoder.js';
+import { BlobPart, ChangedError, Stream, UrlPart, Window } from './reader.js';
+import { MAX_FILES, group, load, runs, whatItIs } from './captures.js';
+import { Packer, packMidStream } from './packed.js';
+import { Pattern, patternBytes } from './search.js';
+
+/** How often the page is told how far a pass is, in milliseconds. */
+const TICK = 120;
+/** A detail instance that has grown beyond this is replaced. */
+const DETAIL_MEMORY = 24 << 20;
+/** The largest frame that is opened. */
+const MAX_UNIT = 64 << 20;
+const MAX_SEARCH_HITS = 10000;
+/** How many fields of a frame are compared. */
+const MAX_FLAT = 5000;
+
+let module;
+let decoder; // the index
+const details = {}; // instances that hold one frame: open, compared
+let connections = [];
+let generation = 0;
+let current; // the connection that is shown
+let unit; // the frame that is open: {row, offset, size}
+const running = new Map(); // what → token
+
+class Cancelled extends Error {}
+
+/** What is asked belongs to the connection that is shown now. */
+function task() {
+  const of = generation;
+  return { generation: of, check() { if (of !== generation) throw new Cancelled(); } };
+}
+
+function token(what) {
+  running.get(what)?.cancel();
+  const t = {
+    generation,
+    cancelled: false,
+    cancel() { t.cancelled = true; },
+    check() { if (t.cancelled || t.generation !== generation) throw new Cancelled(); },
+  };
+  running.set(what, t);
+  return t;
+}
+
+function tell(event, data) {
+  postMessage({ event, generation, ...data });
+}
+
+/** Drives a pass of the decoder over the connection's bytes. */
+async function drive(dec, pass, win, t, tick) {
+  let last = performance.now();
+  for (;;) {
+    const need = dec.need(pass);
+    if (need < 0) return;
+    const pos = dec.pos(pass);
+    if (need > 0 && !win.has(pos, need)) {
+      await win.ensure(pos, need);
+      t.check();
+    }
+    const v = need > 0 ? win.view(pos, FEED) : win.bytes.subarray(0, 0);
+    dec.give(v);
+    dec.feed(pass);
+    if (tick) {
+      const now = performance.now();
+      if (now - last >= TICK) {
+        last = now;
+        tick();
+        // Let messages in, such as the one that cancels.
+        await new Promise((r) => { breath.port2.onmessage = r; breath.port1.postMessage(0); });
+        t.check();
+      }
+    }
+  }
+}
+const breath = new MessageChannel();
+
+async function pass(dec, h, t, finish, tick) {
+  try {
+    await drive(dec, h, new Window(current.stream), t, tick);
+    t.check();
+    return finish(h);
+  } finally {
+    if (t.generation === generation) dec.end(h);
+  }
+}
+
+function memory() {
+  return Object.values(details).reduce((n, d) => n + d.memory, decoder?.memory ?? 0);
+}
+
+const ops = {
+  async start({ wasm }) {
+    module = wasm instanceof WebAssembly.Module ? wasm : await compile(wasm);
+    decoder = await Decoder.start(module);
+    return { protocols: decoder.protocols() };
+  },
+
+  /** Opens files: [{path, file}] or [{path, url}]. */
+  async open({ files }) {
+    generation++;
+    current = unit = undefined;
+    if (files.length > MAX_FILES) throw new Error(`${files.length} files are more than can be opened at once`);
+    const list = await Promise.all(files.map(async (f) => ({
+      path: f.path,
+      part: f.file ? new BlobPart(f.file, f.path) : files.length > 1 ? lazy(f) : await UrlPart.open(f.url, f.path),
+    })));
+    connections = group(list);
+    return {
+      generation,
+      connections: connections.map((c, id) => ({ id, name: c.name, path: c.path, files: c.list.length, foreign: Boolean(c.list[0].foreign) })),
+    };
+  },
+
+  /** Shows one of the open connections. protocol overrides what is detected. */
+  async select({ id, protocol }) {
+    generation++;
+    current = unit = undefined;
+    const t = token('select');
+    const c = connections[id];
+    const { files, notes } = await load(c);
+    t.check();
+    const stream = new Stream(files.map((f) => ({ start: f.start, end: f.end, part: f.part })));
+    const prefix = await stream.read(stream.start, 4096);
+    t.check();
+    const info = {
+      generation, id, name: c.name, start: stream.start, end: stream.end, notes,
+      files: files.map((f) => ({
+        name: f.name, number: f.number, start: f.start, end: f.end, partial: f.partial,
+        arrivals: f.arrivals ? { first: f.arrivals.first, last: f.arrivals.last, records: f.arrivals.records } : null,
+        side: f.side && {
+          tool: f.side.tool, endpoint: f.side.endpoint, direction: f.side.direction, closed: f.side.closed,
+          closedDetail: f.side.closed_detail, sha256: f.side.sha256, transport: f.side.transport, protocol: f.side.protocol,
+          findings: f.side.findings?.length ?? 0, recovery: f.side.recovery, omitted: f.side.context?.omitted,
+        },
+      })),
+    };
+    let direction = 0;
+    const known = decoder.protocols();
+    const said = files.find((f) => known.includes(f.side?.protocol))?.side;
+    const found = decoder.detect(prefix, stream.end - stream.start <= prefix.length);
+    if (protocol) {
+      files[0].middle = found.protocol !== protocol;
+    } else if (stream.start === 0 && found.protocol) {
+      ({ protocol, direction } = found);
+    } else if (said) {
+      protocol = said.protocol;
+      files[0].middle = stream.start === 0;
+    } else if (found.protocol) {
+      ({ protocol, direction } = found);
+    }
+    direction ||= { downstream: 1, upstream: 2 }[said?.direction] ?? 0;
+    info.protocol = protocol ?? null;
+    info.direction = ['', 'downstream', 'upstream'][direction];
+    if (!protocol) info.what = whatItIs(prefix, stream.end - stream.start);
+    current = { info, files, stream };
+    if (!protocol) return info;
+    const list = await runs(files, protocol);
+    t.check();
+    info.runs = list.length;
+    current.protocol = protocol;
+    current.direction = direction;
+    const config = new Packer().string(protocol).uint(direction).uint(list.length);
+    for (const r of list) config.int(r.start).int(r.end).int(r.zerosFrom).int(r.fileStart).raw(r.context);
+    decoder.open(config.done());
+    info.words = decoder.filterWords();
+    index(token('index'));
+    return info;
+  },
+
+  async rows({ from, count, filtered }) {
+    const t = task();
+    const numbers = filtered ? decoder.hits(from, count) : [];
+    if (!filtered) for (let i = from; i < from + count; i++) numbers.push(i);
+    if (!numbers.length) return [];
+    const h = decoder.rowsPass(new Packer().list(numbers).done());
+    const list = await pass(decoder, h, t, () => decoder.outJSON(h));
+    for (const r of list) {
+      const a = arrival(r.offset);
+      if (a !== null) r.arrival = a;
+    }
+    return list;
+  },
+
+  /** Where a row is in the filtered list. */
+  async rank({ row }) {
+    return decoder.hitRank(row);
+  },
+
+  /** The row that holds an offset. */
+  async find({ offset }) {
+    const t = token('find');
+    const h = decoder.findPass(offset);
+    return pass(decoder, h, t, () => decoder.outJSON(h));
+  },
+
+  /** The first row that came at a time or after it, by the arrival index. */
+  async findArrival({ time }) {
+    for (const f of current.files) {
+      const offset = f.arrivals?.offsetAt(time) ?? null;
+      if (offset !== null) return ops.find({ offset });
+    }
+    return null;
+  },
+
+  /** Opens one frame. */
+  async unit({ row }) {
+    const t = token('unit');
+    unit = undefined;
+    const u = await openUnit(row, t, 'open');
+    unit = u;
+    return u;
+  },
+
+  async children({ path, from, count }) {
+    return details.open.children(new Packer().list(path).done(), from, count);
+  },
+
+  async locate({ offset }) {
+    return unit?.fields ? details.open.locate(offset) : [];
+  },
+
+  async json({ path }) {
+    return details.open.fieldJSON(new Packer().list(path).done());
+  },
+
+  /** What replay's checks find in the Segment that is open; null for another frame. */
+  async checkSegment() {
+    return details.open.checkSegment();
+  },
+
+  async bytes({ offset, count }) {
+    return current.stream.read(offset, count);
+  },
+
+  /** The fields of a frame as lines, for comparing. The open frame stays. */
+  async flat({ row }) {
+    const t = token('flat');
+    const u = await openUnit(row, t, 'compared');
+    const lines = [];
+    const walk = (path, name) => {
+      for (let from = 0; lines.length < MAX_FLAT;) {
+        const list = details.compared.children(new Packer().list(path).done(), from, 200);
+        if (!list.length) return;
+        list.forEach((f, i) => {
+          if (lines.length >= MAX_FLAT) return;
+          const key = name + (f.name ? (name ? '.' : '') + f.name : `[${from + i}]`);
+          lines.push({ key, type: f.type, value: f.value, note: f.note, count: f.count, bytes: f.bytes, offset: f.offset, length: f.length });
+          if (f.count) walk([...path, from + i], key);
+        });
+        from += list.length;
+      }
+    };
+    if (u.fields) walk([], '');
+    for (const l of lines) {
+      // Bytes are compared by their hash.
+      if (l.type === 'blob') l.value = await hash(l);
+    }
+    delete details.compared;
+    return { unit: u, lines, cut: lines.length >= MAX_FLAT };
+  },
+
+  async findings({ from, count }) { return decoder.findings(from, count); },
+  async sources() { return decoder.sources(); },
+  async bins() { return decoder.bins(); },
+  async status() { return { ...decoder.status(), memory: memory(), read: current?.stream.bytesRead }; },
+  async memory() { return { index: decoder.memory, all: memory() }; },
+
+  /** Sets the filter and starts looking; gives what is wrong with it, or null. */
+  async filter({ expression }) {
+    const wrong = decoder.setFilter(expression);
+    if (wrong) return wrong;
+    const t = token('filter');
+    const h = decoder.filterPass(0);
+    const progress = (done) => tell('hits', { expression, hits: decoder.hitCount(), at: done ? current.stream.end : decoder.pos(h), done });
+    pass(decoder, h, t, () => progress(true), () => progress(false)).catch((e) => report('filter', e));
+    return null;
+  },
+
+  /** The number of the first row that an expression takes, null when none does. */
+  async first({ expression }) {
+    const wrong = decoder.setFilter(expression);
+    if (wrong) throw new Error(wrong.message);
+    const t = token('filter');
+    const h = decoder.filterPass(1);
+    return pass(decoder, h, t, () => decoder.hits(0, 1)[0] ?? null);
+  },
+
+  /** Looks for bytes in everything. */
+  async search({ text, hex, ignoreCase }) {
+    const bytes = patternBytes(text, hex);
+    if (!bytes) return 'expected pairs of hex digits';
+    if (!bytes.length) return 'there is nothing to search for';
+    if (bytes.length > 1024) return 'at most 1,024 bytes can be searched for';
+    search(new Pattern(bytes, ignoreCase && !hex), token('search')).catch((e) => report('search', e));
+    return null;
+  },
+
+  async cancel({ what }) {
+    running.get(what)?.cancel();
+  },
+
+  /** How fast the files can be read alone: bytes and milliseconds. */
+  async readSpeed() {
+    const t = token('index');
+    const s = current.stream;
+    const began = performance.now();
+    const win = new Window(s);
+    let at = s.start;
+    while (at < s.end) {
+      await win.ensure(at, 1);
+      t.check();
+      at = win.end;
+    }
+    return { bytes: at - s.start, ms: performance.now() - began };
+  },
+};
+
+function lazy(f) {
+  return { name: f.path, size: f.size ?? 0, open: () => UrlPart.open(f.url, f.path), read: async (a, n) => (await UrlPart.open(f.url, f.path)).read(a, n) };
+}
+
+async function compile(source) {
+  if (typeof source === 'string') return WebAssembly.compileStreaming(fetch(source));
+  return WebAssembly.compile(source);
+}
+
+async function index(t) {
+  const began = performance.now();
+  const h = decoder.firstPass();
+  const progress = (done) => tell('index', {
+    status: decoder.status(), bins: decoder.bins(), done, memory: memory(),
+    ms: performance.now() - began, read: current.stream.bytesRead,
+  });
+  try {
+    await pass(decoder, h, t, () => progress(true), () => progress(false));
+  } catch (e) {
+    if (e instanceof Cancelled && t.generation === generation) tell('index', { status: decoder.status(), bins: decoder.bins(), done: true, cancelled: true, memory: memory(), ms: performance.now() - began });
+    else report('index', e);
+  }
+}
+
+function report(what, e) {
+  if (e instanceof Cancelled) {
+    tell('cancelled', { what });
+    return;
+  }
+  tell('failed', { what, message: e.message, changed: e instanceof ChangedError });
+}
+
+function arrival(offset) {
+  const p = current.files.find((f) => offset >= f.start && offset < f.end);
+  return p?.arrivals?.at(offset) ?? null;
+}
+
+/** Decodes a row's frame whole, under the state that holds before it. */
+async function openUnit(row, t, which) {
+  const [r] = await ops.rows({ from: row, count: 1 });
+  if (!r) throw new Error(`there is no row ${row}`);
+  t.check();
+  const u = { ...r };
+  if (r.type !== 'frame' && r.type !== 'preamble') return { ...u, envelope: 0, fields: 0, findings: [] };
+  if (r.size > MAX_UNIT + 4096) throw new Error(`a frame of ${r.size} bytes is not opened`);
+  const h = decoder.statePass(row);
+  const state = await pass(decoder, h, t, () => decoder.outBytes(h));
+  const bytes = await current.stream.read(r.offset, r.size);
+  t.check();
+  let detail = details[which];
+  if (!detail || detail.exited || detail.memory > DETAIL_MEMORY) {
+    delete details[which];
+    detail = await Decoder.start(module);
+    t.check();
+    details[which] = detail;
+  }
+  detail.unitInput(bytes.length).set(bytes);
+  const config = new Packer().string(current.protocol).uint(current.direction).raw(state)
+    .uint(r.type === 'preamble' ? 1 : 2).int(r.offset).int(r.size).uint(r.kind ?? 0);
+  return { ...u, ...detail.openDetail(config.done()) };
+}
+
+async function hash(l) {
+  const b = await current.stream.read(l.offset, l.length);
+  // FNV-1a over 64 bits would need BigInt; two 32-bit sums tell bytes apart for the eye.
+  let x = 0x811c9dc5;
+  let y = 0x1000193;
+  for (const c of b) {
+    x = Math.imul(x ^ c, 0x01000193);
+    y = Math.imul(y ^ c, 0x85ebca6b) ^ (y >>> 13);
+  }
+  return `${(x >>> 0).toString(16).padStart(8, '0')}${(y >>> 0).toString(16).padStart(8, '0')}`;
+}
+
+async function search(pattern, t) {
+  const s = current.stream;
+  const n = pattern.bytes.length;
+  const win = new Window(s);
+  let hits = [];
+  let total = 0;
+  let last = performance.now();
+  let at = s.start;
+  for (const p of s.parts) {
+    at = Math.max(at, p.start);
+    while (at < p.end) {
+      await win.ensure(at, Math.min(n, p.end - at));
+      t.check();
+      const b = win.view(at, Math.min(win.end, s.end) - at);
+      pattern.scan(b, (i) => {
+        total++;
+        hits.push(at + i);
+        return total < MAX_SEARCH_HITS;
+      });
+      const now = performance.now();
+      if (hits.length && now - last > TICK || total >= MAX_SEARCH_HITS) {
+        tell('found', { hits, total, at });
+        hits = [];
+        last = now;
+      } else if (now - last > TICK) {
+        tell('found', { hits: [], total, at });
+        last = now;
+      }
+      if (total >= MAX_SEARCH_HITS || at + b.length >= s.end) break;
+      // A match may lie over the edge of two windows.
+      at += Math.max(1, b.length - n + 1);
+    }
+    if (total >= MAX_SEARCH_HITS) break;
+  }
+  tell('found', { hits, total, at: s.end, done: true, length: n, more: total >= MAX_SEARCH_HITS });
+}
+
+onmessage = async ({ data }) => {
+  const { id, op, args } = data;
+  const stale = data.generation !== undefined && data.generation !== generation;
+  try {
+    if (stale) throw new Cancelled();
+    const result = await ops[op](args ?? {});
+    postMessage({ id, generation, result });
+  } catch (e) {
+    postMessage({ id, generation, error: { message: e.message || String(e), cancelled: e instanceof Cancelled, changed: e instanceof ChangedError } });
+  }
+};

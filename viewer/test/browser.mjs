@@ -1,0 +1,92 @@
+// What the browser tests share: the page's server with the headers of
+// docs/viewer.md, and Chromium.
+
+import { createServer } from 'node:http';
+import { createReadStream, existsSync, statSync, readdirSync } from 'node:fs';
+import { dirname, extname, join, normalize, resolve } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { chromium } from 'playwright-core';
+
+export const here = dirname(fileURLToPath(import.meta.url));
+export const root = resolve(here, '..', '..');
+export const dist = process.env.VIEWER_DIST ?? join(root, 'dist', 'viewer');
+export const single = join(dirname(dist), 'wiretape-viewer.html');
+export const testdata = join(here, 'testdata');
+
+/** The headers that docs/viewer.md asks for. */
+export const HEADERS = {
+  'Content-Security-Policy': "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; img-src 'self'; connect-src 'self'; worker-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types wiretape",
+  'X-Content-Type-Options': 'nosniff',
+  'Referrer-Policy': 'no-referrer',
+  'Cross-Origin-Opener-Policy': 'same-origin',
+  'Cross-Origin-Resource-Policy': 'same-origin',
+};
+
+const TYPES = { '.html': 'text/html; charset=utf-8', '.js': 'text/javascript; charset=utf-8', '.css': 'text/css; charset=utf-8', '.wasm': 'application/wasm', '.txt': 'text/plain; charset=utf-8' };
+
+/** Serves folders under prefixes: {'/a/b/': folder}, with ranges. */
+export async function serve(folders) {
+  const requests = [];
+  const server = createServer((req, res) => {
+    const path = decodeURIComponent(new URL(req.url, 'http://x').pathname);
+    requests.push({ path, range: req.headers.range });
+    const at = Object.keys(folders).find((p) => path.startsWith(p));
+    let file = at && normalize(join(folders[at], path.slice(at.length)));
+    if (file && existsSync(file) && statSync(file).isDirectory()) file = join(file, 'index.html');
+    if (!file || !file.startsWith(folders[at]) || !existsSync(file)) {
+      res.writeHead(404, HEADERS).end();
+      return;
+    }
+    const { size, mtimeMs } = statSync(file);
+    const tag = `"${size.toString(16)}-${Math.floor(mtimeMs).toString(16)}"`;
+    const head = { ...HEADERS, 'Content-Type': TYPES[extname(file)] ?? 'application/octet-stream', 'Accept-Ranges': 'bytes', ETag: tag };
+    const m = /^bytes=(\d+)-(\d+)$/.exec(req.headers.range ?? '');
+    if (m && (!req.headers['if-range'] || req.headers['if-range'] === tag)) {
+      const from = Number(m[1]);
+      const to = Math.min(Number(m[2]), size - 1);
+      if (from >= size) {
+        res.writeHead(416, { ...head, 'Content-Range': `bytes */${size}` }).end();
+        return;
+      }
+      res.writeHead(206, { ...head, 'Content-Range': `bytes ${from}-${to}/${size}`, 'Content-Length': to - from + 1 });
+      createReadStream(file, { start: from, end: to }).pipe(res);
+      return;
+    }
+    res.writeHead(200, { ...head, 'Content-Length': size });
+    createReadStream(file).pipe(res);
+  });
+  await new Promise((r) => { server.listen(0, '127.0.0.1', r); });
+  return { server, requests, base: `http://127.0.0.1:${server.address().port}`, close: () => { server.closeAllConnections(); server.close(); } };
+}
+
+export function launch() {
+  return chromium.launch({
+    executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
+    args: ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking', '--disable-component-update', '--disable-sync', '--enable-precise-memory-info'],
+  });
+}
+
+/** A page that fails the test when anything is written to its console. */
+export async function openPage(browser, url, options = {}) {
+  const context = await browser.newContext({ viewport: { width: 1440, height: 900 }, acceptDownloads: true, ...options });
+  const page = await context.newPage();
+  page.complaints = [];
+  page.on('console', (m) => { if (['error', 'warning'].includes(m.type())) page.complaints.push(`${m.type()}: ${m.text()}`); });
+  page.on('pageerror', (e) => page.complaints.push(`exception: ${e.stack ?? e.message}`));
+  page.on('dialog', (d) => { page.complaints.push(`dialog: ${d.message()}`); d.dismiss(); });
+  await page.goto(url);
+  await page.waitForSelector('body[data-ready]');
+  return page;
+}
+
+/** Opens files by the picker and waits until all is indexed. */
+export async function openFiles(page, paths, { wait = true } = {}) {
+  await page.evaluate(() => { delete document.body.dataset.done; });
+  await page.setInputFiles('#pick-files', paths);
+  if (wait) await page.waitForSelector('body[data-done]', { timeout: 60000 });
+}
+
+/** All rows of the list, as the worker gives them. */
+export function files(folder, end) {
+  return readdirSync(folder).filter((f) => f.endsWith(end)).sort().map((f) => join(folder, f));
+}
