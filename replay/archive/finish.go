@@ -3,7 +3,6 @@ package archive
 import (
 	"bytes"
 	"crypto/sha256"
-	"database/sql/driver"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -50,13 +49,13 @@ func (s *Stage) Finish(sources []Source, doc *Document) error {
 		if src.Complete {
 			complete = 1
 		}
-		if _, err := s.db.exec("INSERT INTO sources(id, labels, metadata, complete, clock_anchor_wall_ns, uuid) VALUES (?,?,?,?,?,?)",
+		if _, err := s.db.Change("INSERT INTO sources(id, labels, metadata, complete, clock_anchor_wall_ns, uuid) VALUES (?,?,?,?,?,?)",
 			src.ID, labels, metadata, complete, src.ClockAnchorWallNs, src.UUID); err != nil {
 			return s.wrap(err)
 		}
 	}
 	if doc != nil && s.opt.Schema != SchemaOld {
-		if _, err := s.db.exec("INSERT INTO documents(uuid, kind, name, schema, body, created_wall_ns) VALUES (?,?,?,?,?,?)",
+		if _, err := s.db.Change("INSERT INTO documents(uuid, kind, name, schema, body, created_wall_ns) VALUES (?,?,?,?,?,?)",
 			UUIDFrom([]byte(doc.Kind), []byte(doc.Name), doc.Body), doc.Kind, doc.Name, doc.Schema, string(doc.Body), doc.CreatedWallNs); err != nil {
 			return s.wrap(err)
 		}
@@ -64,15 +63,15 @@ func (s *Stage) Finish(sources []Source, doc *Document) error {
 	if err := s.commit(); err != nil {
 		return err
 	}
-	if err := s.db.run("DETACH work", "PRAGMA incremental_vacuum"); err != nil {
+	if err := s.db.Run("DETACH work", "PRAGMA incremental_vacuum"); err != nil {
 		return s.wrap(err)
 	}
 	if err := s.verify(); err != nil {
 		return err
 	}
-	err := s.db.run(pragma("application_id", ApplicationID), pragma("user_version", s.opt.Schema),
+	err := s.db.Run(pragma("application_id", ApplicationID), pragma("user_version", s.opt.Schema),
 		"PRAGMA locking_mode=NORMAL", "PRAGMA synchronous=FULL", "PRAGMA journal_mode=WAL")
-	err = errors.Join(err, s.db.close())
+	err = errors.Join(err, s.db.Close())
 	s.db = nil
 	if err != nil {
 		return s.wrap(err)
@@ -83,21 +82,9 @@ func (s *Stage) Finish(sources []Source, doc *Document) error {
 // verify is what the crate's verify checks of the database itself; the segments
 // and their order are this package's own work and are checked as they are read.
 func (s *Stage) verify() error {
-	var faults []string
-	for _, q := range []string{"PRAGMA foreign_key_check", "PRAGMA quick_check"} {
-		err := s.db.query(q, func(v []driver.Value) error {
-			parts := make([]string, len(v))
-			for i := range v {
-				parts[i] = fmt.Sprint(v[i])
-			}
-			if text := strings.Join(parts, " "); text != "ok" && len(faults) < 10 {
-				faults = append(faults, text)
-			}
-			return nil
-		})
-		if err != nil {
-			return s.wrap(err)
-		}
+	faults, err := s.db.Faults()
+	if err != nil {
+		return s.wrap(err)
 	}
 	if len(faults) > 0 {
 		return fmt.Errorf("the archive %s does not verify: %s", s.tmp, strings.Join(faults, "; "))

@@ -46,7 +46,7 @@ func (s *Stage) Resolve() error {
 	if err := s.resolveIndex(); err != nil {
 		return err
 	}
-	n, err := s.db.exec("INSERT INTO clock_offsets SELECT source, ts, offset_ns FROM work.clock ORDER BY source, ts")
+	n, err := s.db.Change("INSERT INTO clock_offsets SELECT source, ts, offset_ns FROM work.clock ORDER BY source, ts")
 	s.counts.ClockOffsets = n
 	return errors.Join(s.wrap(err), s.commit())
 }
@@ -83,7 +83,7 @@ func (s *Stage) resolveStream(k streamKey, st *streamState) error {
 // candidates are the stream's segments in time order.
 func (s *Stage) candidates(k streamKey) ([]candidate, error) {
 	var segs []candidate
-	err := s.db.query(`SELECT sha, seq, rows, first_ts, last_ts, proved, distincts, conn, off FROM work.seg
+	err := s.db.Query(`SELECT sha, seq, rows, first_ts, last_ts, proved, distincts, conn, off FROM work.seg
 		WHERE source=? AND stream=? ORDER BY first_ts, last_ts, sha`, func(v []driver.Value) error {
 		c := candidate{seq: v[1].(int64), rows: v[2].(int64), first: v[3].(int64), last: v[4].(int64),
 			proved: v[5].(int64) != 0, distinct: v[6].(int64), place: Place{int(v[7].(int64)), v[8].(int64)}}
@@ -96,7 +96,7 @@ func (s *Stage) candidates(k streamKey) ([]candidate, error) {
 
 func (s *Stage) segmentBytes(k streamKey, seq int64) ([]byte, error) {
 	var b []byte
-	_, err := s.db.queryOne("SELECT bytes FROM segments WHERE source_id=? AND stream=? AND seq=?",
+	_, err := s.db.One("SELECT bytes FROM segments WHERE source_id=? AND stream=? AND seq=?",
 		func(v []driver.Value) error { b = bytesOf(v[0]); return nil }, k.source, k.stream, seq)
 	return b, s.wrap(err)
 }
@@ -213,11 +213,11 @@ func (s *Stage) drop(k streamKey, c *candidate, why string, r segment.Result) er
 		}
 	}
 	if s.opt.Schema != SchemaOld {
-		if _, err := s.db.exec("DELETE FROM segment_indexes WHERE source_id=? AND stream=? AND seq=?", k.source, k.stream, c.seq); err != nil {
+		if _, err := s.db.Change("DELETE FROM segment_indexes WHERE source_id=? AND stream=? AND seq=?", k.source, k.stream, c.seq); err != nil {
 			return s.wrap(err)
 		}
 	}
-	_, err := s.db.exec("DELETE FROM segments WHERE source_id=? AND stream=? AND seq=?", k.source, k.stream, c.seq)
+	_, err := s.db.Change("DELETE FROM segments WHERE source_id=? AND stream=? AND seq=?", k.source, k.stream, c.seq)
 	return s.wrap(err)
 }
 
@@ -246,7 +246,7 @@ func (s *Stage) resolveUnproved(k streamKey, segs []candidate) error {
 		rows := false
 		for _, table := range []string{"wal", "work.low", "work.conflict"} {
 			q := "SELECT 1 FROM " + table + " WHERE source" + idColumn(table) + "=? AND stream=? AND ts<=? AND (ts>? OR ?) LIMIT 1"
-			found, err := s.db.queryOne(q, func([]driver.Value) error { return nil }, k.source, k.stream, c.last, w, !hasW)
+			found, err := s.db.One(q, func([]driver.Value) error { return nil }, k.source, k.stream, c.last, w, !hasW)
 			if err != nil {
 				return s.wrap(err)
 			}
@@ -299,7 +299,7 @@ func (s *Stage) resolveBelow(k streamKey, stay []*candidate, w int64) error {
 		UNION ALL SELECT ts, wall_offset, row, conn, off, 2 FROM work.conflict WHERE source=? AND stream=? AND ts<=?
 		ORDER BY ts, t, wall_offset, row`
 	stored := int64(0)
-	err := s.db.query(q, func(v []driver.Value) error {
+	err := s.db.Query(q, func(v []driver.Value) error {
 		ts := v[0].(int64)
 		for next < len(stay) && stay[next].first <= ts {
 			times = nil
@@ -344,7 +344,7 @@ func (s *Stage) resolveBelow(k streamKey, stay []*candidate, w int64) error {
 		return nil
 	}
 	s.counts.Rows -= stored
-	_, err = s.db.exec("DELETE FROM wal WHERE source_id=? AND stream=? AND ts<=?", k.source, k.stream, w)
+	_, err = s.db.Change("DELETE FROM wal WHERE source_id=? AND stream=? AND ts<=?", k.source, k.stream, w)
 	return s.wrap(err)
 }
 
@@ -361,7 +361,7 @@ func (s *Stage) resolveAbove(k streamKey, w int64, hasW bool) error {
 		moved = moved[:0]
 		return s.addLive(k.source, k.stream, rows)
 	}
-	err := s.db.query("SELECT ts, wall_offset, row, conn, off FROM work.low "+above, func(v []driver.Value) error {
+	err := s.db.Query("SELECT ts, wall_offset, row, conn, off FROM work.low "+above, func(v []driver.Value) error {
 		moved = append(moved, rowOf(v))
 		if len(moved) < rowsPerInsert {
 			return nil
@@ -374,7 +374,7 @@ func (s *Stage) resolveAbove(k streamKey, w int64, hasW bool) error {
 	if err != nil {
 		return s.wrap(err)
 	}
-	err = s.db.query("SELECT ts, wall_offset, row, conn, off FROM work.conflict "+above+", sha", func(v []driver.Value) error {
+	err = s.db.Query("SELECT ts, wall_offset, row, conn, off FROM work.conflict "+above+", sha", func(v []driver.Value) error {
 		s.counts.RowsConflicting++
 		return s.set.Row(k.source, k.stream, rowOf(v), KindRowConflict)
 	}, k.source, k.stream, w, !hasW)
@@ -412,7 +412,7 @@ func (s *Stage) renumber(k streamKey, segs []candidate) error {
 			continue
 		}
 		for _, t := range tables {
-			if _, err := s.db.exec("UPDATE "+t+" SET seq=? WHERE source_id=? AND stream=? AND seq=?", -1-n, k.source, k.stream, c.seq); err != nil {
+			if _, err := s.db.Change("UPDATE "+t+" SET seq=? WHERE source_id=? AND stream=? AND seq=?", -1-n, k.source, k.stream, c.seq); err != nil {
 				return s.wrap(err)
 			}
 		}
@@ -420,7 +420,7 @@ func (s *Stage) renumber(k streamKey, segs []candidate) error {
 		n++
 	}
 	for _, t := range tables {
-		if _, err := s.db.exec("UPDATE "+t+" SET seq=-1-seq WHERE source_id=? AND stream=? AND seq<0", k.source, k.stream); err != nil {
+		if _, err := s.db.Change("UPDATE "+t+" SET seq=-1-seq WHERE source_id=? AND stream=? AND seq<0", k.source, k.stream); err != nil {
 			return s.wrap(err)
 		}
 	}
@@ -434,9 +434,9 @@ func (s *Stage) resolveIndex() error {
 		(SELECT entry, max(n) AS n, max(conn) AS oldest FROM work.entry_in GROUP BY entry) x ON x.entry=e.id
 		JOIN work.entry_in o ON o.entry=e.id AND o.conn=x.oldest
 		ORDER BY e.source, e.ts, x.oldest DESC, o.pos`
-	err := s.db.query(q, func(v []driver.Value) error {
+	err := s.db.Query(q, func(v []driver.Value) error {
 		for range v[4].(int64) {
-			if _, err := s.db.exec("INSERT INTO caller_rows VALUES (?,?,?,?)", v[0], v[1], v[2], blob(bytesOf(v[3]))); err != nil {
+			if _, err := s.db.Change("INSERT INTO caller_rows VALUES (?,?,?,?)", v[0], v[1], v[2], blob(bytesOf(v[3]))); err != nil {
 				return err
 			}
 			s.counts.IndexEntries++

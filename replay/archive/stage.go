@@ -8,12 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/url"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
+	"wiretape/replay/internal/db"
 	"wiretape/replay/segment"
 )
 
@@ -60,7 +59,7 @@ type Options struct {
 type Stage struct {
 	path    string // of the finished archive
 	tmp     string
-	db      *db
+	db      *db.DB
 	opt     Options
 	pending int64 // bytes in the open transaction
 	open    bool
@@ -140,7 +139,7 @@ func NewStage(path string, opt Options, set SetAside) (*Stage, error) {
 	if err := f.Close(); err != nil {
 		return nil, fmt.Errorf("starting the archive: %w", err)
 	}
-	d, err := openDB(fileURI(tmp))
+	d, err := db.Open(tmp, db.Create)
 	if err != nil {
 		return nil, fmt.Errorf("starting the archive %s: %w", tmp, err)
 	}
@@ -155,25 +154,17 @@ func NewStage(path string, opt Options, set SetAside) (*Stage, error) {
 	}
 	setup = append(setup, tablesFor(opt.Schema)...)
 	setup = append(setup, workTables...)
-	if err := d.run(setup...); err != nil {
+	if err := d.Run(setup...); err != nil {
 		return nil, errors.Join(fmt.Errorf("starting the archive %s: %w", tmp, err), s.Abort())
 	}
 	return s, nil
-}
-
-// fileURI names a database file for SQLite whatever characters its path has.
-func fileURI(path string) string {
-	if abs, err := filepath.Abs(path); err == nil {
-		path = abs
-	}
-	return (&url.URL{Scheme: "file", Path: path}).String()
 }
 
 // Abort closes the stage and removes its file.
 func (s *Stage) Abort() error {
 	var err error
 	if s.db != nil {
-		err = s.db.close()
+		err = s.db.Close()
 		s.db = nil
 	}
 	return errors.Join(err, os.Remove(s.tmp))
@@ -192,7 +183,7 @@ func (s *Stage) begin(bytes int) error {
 	if s.open {
 		return nil
 	}
-	_, err := s.db.exec("BEGIN")
+	_, err := s.db.Change("BEGIN")
 	s.open = err == nil
 	return s.wrap(err)
 }
@@ -202,7 +193,7 @@ func (s *Stage) commit() error {
 		return nil
 	}
 	s.open, s.pending = false, 0
-	_, err := s.db.exec("COMMIT")
+	_, err := s.db.Change("COMMIT")
 	return s.wrap(err)
 }
 
@@ -223,9 +214,9 @@ func (s *Stage) stream(source int64, stream string) *streamState {
 	return st
 }
 
-// values is a list of n parenthesised groups of placeholders.
-func values(group string, n int) string {
-	return strings.TrimSuffix(strings.Repeat(group+",", n), ",")
+// inserts is the statement that stores n rows and leaves repeats out.
+func inserts(table, group string, n int) string {
+	return "INSERT OR IGNORE INTO " + table + " VALUES " + strings.TrimSuffix(strings.Repeat(group+",", n), ",")
 }
 
 // AddRows contributes rows of one stream (merge.md, section 4). stream must be
@@ -258,16 +249,12 @@ func (s *Stage) AddRows(source int64, stream string, rows []Row) error {
 // addLive stores rows above every segment that came so far. A repeat is left
 // out by SQLite, and only then looked at.
 func (s *Stage) addLive(source int64, stream string, rows []Row) error {
-	q, err := s.insert("INSERT OR IGNORE INTO wal VALUES ", "(?,?,?,?,?)", len(rows))
-	if err != nil {
-		return s.wrap(err)
-	}
 	s.rowVals = s.rowVals[:0]
 	var src, str any = source, stream
 	for i := range rows {
 		s.rowVals = append(s.rowVals, src, str, rows[i].TS, rows[i].WallOffset, blob(rows[i].Bytes))
 	}
-	n, err := q.exec(s.rowVals...)
+	n, err := s.db.Change(inserts("wal", "(?,?,?,?,?)", len(rows)), s.rowVals...)
 	if err != nil {
 		return s.wrap(err)
 	}
@@ -281,16 +268,12 @@ func (s *Stage) addLive(source int64, stream string, rows []Row) error {
 // addLow keeps rows at or below a segment's last_ts until it is known which
 // segments stay.
 func (s *Stage) addLow(source int64, stream string, rows []Row) error {
-	q, err := s.insert("INSERT OR IGNORE INTO work.low VALUES ", "(?,?,?,?,?,?,?)", len(rows))
-	if err != nil {
-		return s.wrap(err)
-	}
 	s.rowVals = s.rowVals[:0]
 	for i := range rows {
 		s.rowVals = append(s.rowVals, source, stream, rows[i].TS, rows[i].WallOffset, blob(rows[i].Bytes),
 			int64(rows[i].Place.Conn), rows[i].Place.Offset)
 	}
-	n, err := q.exec(s.rowVals...)
+	n, err := s.db.Change(inserts("work.low", "(?,?,?,?,?,?,?)", len(rows)), s.rowVals...)
 	if err != nil {
 		return s.wrap(err)
 	}
@@ -325,7 +308,7 @@ func (s *Stage) repeats(table string, source int64, stream string, rows []Row, l
 func (s *Stage) differs(table string, source int64, stream string, r Row) (bool, error) {
 	differs := false
 	q := "SELECT wall_offset, row FROM " + table + " WHERE source" + idColumn(table) + "=? AND stream=? AND ts=?"
-	_, err := s.db.queryOne(q, func(v []driver.Value) error {
+	_, err := s.db.One(q, func(v []driver.Value) error {
 		differs = v[0].(int64) != r.WallOffset || !bytes.Equal(bytesOf(v[1]), r.Bytes)
 		return nil
 	}, source, stream, r.TS)
@@ -336,7 +319,7 @@ func (s *Stage) addConflict(source int64, stream string, r Row) error {
 	h := sha256.New()
 	h.Write(binary.LittleEndian.AppendUint64(nil, uint64(r.WallOffset)))
 	h.Write(r.Bytes)
-	n, err := s.db.exec("INSERT OR IGNORE INTO work.conflict VALUES (?,?,?,?,?,?,?,?)", source, stream, r.TS, h.Sum(nil),
+	n, err := s.db.Change("INSERT OR IGNORE INTO work.conflict VALUES (?,?,?,?,?,?,?,?)", source, stream, r.TS, h.Sum(nil),
 		r.WallOffset, blob(r.Bytes), int64(r.Place.Conn), r.Place.Offset)
 	if n == 0 && err == nil {
 		s.counts.RowsHeld++
@@ -349,10 +332,6 @@ func idColumn(table string) string {
 		return "_id"
 	}
 	return ""
-}
-
-func (s *Stage) insert(head, group string, n int) (*stmt, error) {
-	return s.db.prepare(head + values(group, n))
 }
 
 // blob makes an empty value an empty BLOB: the driver takes nil for NULL.
@@ -381,7 +360,7 @@ func (s *Stage) AddSegment(source int64, stream string, g Segment) error {
 	}
 	st := s.stream(source, stream)
 	var seq, hasIndex int64
-	found, err := s.db.queryOne("SELECT seq, has_index FROM work.seg WHERE source=? AND stream=? AND sha=?",
+	found, err := s.db.One("SELECT seq, has_index FROM work.seg WHERE source=? AND stream=? AND sha=?",
 		func(v []driver.Value) error { seq, hasIndex = v[0].(int64), v[1].(int64); return nil }, source, stream, g.SHA[:])
 	if err != nil {
 		return s.wrap(err)
@@ -392,7 +371,7 @@ func (s *Stage) AddSegment(source int64, stream string, g Segment) error {
 			if err := s.putIndex(source, stream, seq, g.CallerIndex); err != nil {
 				return err
 			}
-			_, err = s.db.exec("UPDATE work.seg SET has_index=1 WHERE source=? AND stream=? AND sha=?", source, stream, g.SHA[:])
+			_, err = s.db.Change("UPDATE work.seg SET has_index=1 WHERE source=? AND stream=? AND sha=?", source, stream, g.SHA[:])
 		}
 		return s.wrap(err)
 	}
@@ -409,7 +388,7 @@ func (s *Stage) AddSegment(source int64, stream string, g Segment) error {
 		st.reach, st.hasReach = g.LastTS, true
 	}
 	cols := "INSERT INTO segments(source_id, stream, seq, rows, first_ts, last_ts, bytes) VALUES (?,?,?,?,?,?,?)"
-	if _, err := s.db.exec(cols, source, stream, seq, int64(g.Rows), g.FirstTS, g.LastTS, blob(g.Bytes)); err != nil {
+	if _, err := s.db.Change(cols, source, stream, seq, int64(g.Rows), g.FirstTS, g.LastTS, blob(g.Bytes)); err != nil {
 		return s.wrap(err)
 	}
 	if g.HasCallerIndex {
@@ -422,7 +401,7 @@ func (s *Stage) AddSegment(source int64, stream string, g Segment) error {
 	if g.Check.Proved {
 		proved, distincts = 1, int64(g.Check.Distinct)
 	}
-	_, err = s.db.exec("INSERT INTO work.seg VALUES (?,?,?,?,?,?,?,?,?,?,?,?)", source, stream, g.SHA[:], seq, int64(g.Rows),
+	_, err = s.db.Change("INSERT INTO work.seg VALUES (?,?,?,?,?,?,?,?,?,?,?,?)", source, stream, g.SHA[:], seq, int64(g.Rows),
 		g.FirstTS, g.LastTS, proved, distincts, int64(g.Place.Conn), g.Place.Offset, hasIndex)
 	return s.wrap(err)
 }
@@ -434,7 +413,7 @@ func (s *Stage) putIndex(source int64, stream string, seq int64, b []byte) error
 		q = "UPDATE segments SET caller_index=? WHERE source_id=? AND stream=? AND seq=?"
 		args = []any{blob(b), source, stream, seq}
 	}
-	_, err := s.db.exec(q, args...)
+	_, err := s.db.Change(q, args...)
 	return s.wrap(err)
 }
 
@@ -445,10 +424,10 @@ func (s *Stage) AddIndex(source int64, stream string, ts int64, b []byte, conn i
 		return err
 	}
 	sha := sha256.Sum256(b)
-	if _, err := s.db.exec("INSERT OR IGNORE INTO work.entry(source,stream,ts,sha,blob) VALUES (?,?,?,?,?)", source, stream, ts, sha[:], blob(b)); err != nil {
+	if _, err := s.db.Change("INSERT OR IGNORE INTO work.entry(source,stream,ts,sha,blob) VALUES (?,?,?,?,?)", source, stream, ts, sha[:], blob(b)); err != nil {
 		return s.wrap(err)
 	}
-	_, err := s.db.exec(`INSERT INTO work.entry_in SELECT id, ?, 1, ? FROM work.entry WHERE source=? AND stream=? AND ts=? AND sha=?
+	_, err := s.db.Change(`INSERT INTO work.entry_in SELECT id, ?, 1, ? FROM work.entry WHERE source=? AND stream=? AND ts=? AND sha=?
 		ON CONFLICT DO UPDATE SET n=n+1`, int64(conn), pos, source, stream, ts, sha[:])
 	return s.wrap(err)
 }
@@ -459,7 +438,7 @@ func (s *Stage) AddClock(source, ts, offsetNs int64, conn int) error {
 	if err := s.begin(32); err != nil {
 		return err
 	}
-	_, err := s.db.exec(`INSERT INTO work.clock VALUES (?,?,?,?) ON CONFLICT DO UPDATE
+	_, err := s.db.Change(`INSERT INTO work.clock VALUES (?,?,?,?) ON CONFLICT DO UPDATE
 		SET offset_ns=excluded.offset_ns, conn=excluded.conn WHERE conn<>excluded.conn`, source, ts, offsetNs, int64(conn))
 	return s.wrap(err)
 }
@@ -486,7 +465,7 @@ func (s *Stage) Streams(source int64) ([]StreamSummary, error) {
 		}
 		return all[name]
 	}
-	err := s.db.query("SELECT stream, count(*), min(first_ts), max(last_ts) FROM segments WHERE source_id=? GROUP BY stream", func(v []driver.Value) error {
+	err := s.db.Query("SELECT stream, count(*), min(first_ts), max(last_ts) FROM segments WHERE source_id=? GROUP BY stream", func(v []driver.Value) error {
 		x := get(v[0].(string))
 		x.Segments, x.Sealed = v[1].(int64), &[2]int64{v[2].(int64), v[3].(int64)}
 		return nil
@@ -494,7 +473,7 @@ func (s *Stage) Streams(source int64) ([]StreamSummary, error) {
 	if err != nil {
 		return nil, s.wrap(err)
 	}
-	err = s.db.query("SELECT stream, count(*), min(ts), max(ts) FROM wal WHERE source_id=? GROUP BY stream", func(v []driver.Value) error {
+	err = s.db.Query("SELECT stream, count(*), min(ts), max(ts) FROM wal WHERE source_id=? GROUP BY stream", func(v []driver.Value) error {
 		x := get(v[0].(string))
 		x.Rows, x.Live = v[1].(int64), &[2]int64{v[2].(int64), v[3].(int64)}
 		return nil
@@ -513,7 +492,7 @@ func (s *Stage) Streams(source int64) ([]StreamSummary, error) {
 // from to to: their publisher sealed what was in it.
 func (s *Stage) Covered(source int64, stream string, from, to int64) (bool, error) {
 	covered := false
-	_, err := s.db.queryOne("SELECT min(first_ts), max(last_ts) FROM segments WHERE source_id=? AND stream=? AND last_ts>=? AND first_ts<=?",
+	_, err := s.db.One("SELECT min(first_ts), max(last_ts) FROM segments WHERE source_id=? AND stream=? AND last_ts>=? AND first_ts<=?",
 		func(v []driver.Value) error {
 			if v[0] != nil {
 				covered = v[0].(int64) <= from && v[1].(int64) >= to

@@ -79,14 +79,43 @@ func (d *DB) values(args []any) []driver.NamedValue {
 
 // Exec runs a statement and keeps it prepared.
 func (d *DB) Exec(query string, args ...any) error {
+	_, err := d.Change(query, args...)
+	return err
+}
+
+// Change is Exec that gives how many rows were changed.
+func (d *DB) Change(query string, args ...any) (int64, error) {
 	s, err := d.keep(query)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	if _, err := s.(driver.StmtExecContext).ExecContext(context.Background(), d.values(args)); err != nil {
-		return fmt.Errorf("%w in %q", err, query)
+	r, err := s.(driver.StmtExecContext).ExecContext(context.Background(), d.values(args))
+	if err != nil {
+		return 0, fmt.Errorf("%w in %q", err, query)
 	}
-	return nil
+	return r.RowsAffected()
+}
+
+// One calls row for the first row of the result of a query that is kept
+// prepared; found is false when there is none. row must not run the same query.
+func (d *DB) One(query string, row func(v []driver.Value) error, args ...any) (found bool, err error) {
+	s, err := d.keep(query)
+	if err != nil {
+		return false, err
+	}
+	rows, err := s.(driver.StmtQueryContext).QueryContext(context.Background(), d.values(args))
+	if err != nil {
+		return false, fmt.Errorf("%w in %q", err, query)
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	v := make([]driver.Value, len(rows.Columns()))
+	switch err := rows.Next(v); {
+	case err == io.EOF:
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("%w in %q", err, query)
+	}
+	return true, row(v)
 }
 
 // Run runs statements that are needed once.
