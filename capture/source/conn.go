@@ -20,7 +20,7 @@ const (
 	EndOfStream End = "end-of-stream"
 	// EndNoWitness: the bytes stopped, and nothing says that they are all: a
 	// response that is delimited by closing the connection, TLS without its
-	// closing message.
+	// closing message, a pipe.
 	EndNoWitness End = "no-witness"
 	// EndCut: the transport itself knows that bytes are missing: a chunked
 	// body without its last chunk, fewer bytes than Content-Length, half a
@@ -56,6 +56,7 @@ type witness uint8
 const (
 	byTransport witness = iota // FIN, the last chunk, a length, the file's end
 	byTLS                      // TLS's closing message
+	byPipe                     // nobody: a writer that dies ends it too
 	byNobody
 )
 
@@ -140,6 +141,8 @@ func (c *Conn) judge(err error) Verdict {
 	case err == io.EOF && c.witness == byTLS && c.line.sawEnd():
 		// crypto/tls takes an end between two records for one in order.
 		return Verdict{End: EndNoWitness, Reason: "TLS ended without its closing message: the end has no witness"}
+	case err == io.EOF && c.witness == byPipe:
+		return Verdict{End: EndNoWitness, Reason: "a pipe: the end has no witness"}
 	case err == io.EOF && c.witness == byNobody:
 		return Verdict{End: EndNoWitness, Reason: "close-delimited body: the end has no witness"}
 	case err == io.EOF:

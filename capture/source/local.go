@@ -27,7 +27,11 @@ func (s *once) Next(ctx context.Context) (*Conn, error) {
 			in = os.Stdin
 		}
 		p := newPump(in, s.o.IdleTimeout)
-		return &Conn{Endpoint: s.e, r: p, pump: p}, nil
+		c := &Conn{Endpoint: s.e, r: p, pump: p}
+		if f, ok := in.(*os.File); ok {
+			c.witness = fileWitness(f)
+		}
+		return c, nil
 	}
 	f, err := openFile(ctx, s.e.Address)
 	if err != nil {
@@ -42,7 +46,16 @@ func (s *once) Next(ctx context.Context) (*Conn, error) {
 		return nil, failed(s.e, "open", err)
 	}
 	p := newPump(f, s.o.IdleTimeout)
-	return &Conn{Endpoint: s.e, r: p, pump: p, closer: f.Close}, nil
+	return &Conn{Endpoint: s.e, r: p, pump: p, closer: f.Close, witness: fileWitness(f)}, nil
+}
+
+// fileWitness is who vouches for a file's end: of a pipe nobody, since a writer
+// that was killed ends it as one does that is done.
+func fileWitness(f *os.File) witness {
+	if st, err := f.Stat(); err == nil && st.Mode().IsRegular() {
+		return byTransport
+	}
+	return byPipe
 }
 
 // openFile opens for reading. A pipe's open waits for its writer, so the

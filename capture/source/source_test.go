@@ -117,7 +117,7 @@ func TestTransportsDeliverVerbatim(t *testing.T) {
 			return c.(interface{ NetConn() net.Conn }).NetConn().Close()
 		}), tlsOpt, source.EndNoWitness},
 		{"file", "file://" + file, source.Options{}, source.EndOfStream},
-		{"file, a pipe", "file://" + fifo, source.Options{}, source.EndOfStream},
+		{"file, a pipe", "file://" + fifo, source.Options{}, source.EndNoWitness},
 		{"stdin", "-", source.Options{Stdin: bytes.NewReader(want)}, source.EndOfStream},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
