@@ -3,12 +3,16 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 
 	"github.com/spf13/pflag"
 
+	"wiretape/capture"
 	"wiretape/cmd/internal/cli"
 	"wiretape/replay"
 	"wiretape/replay/segment"
+	"wiretape/replay/shadow"
+	"wiretape/wire/dendro"
 )
 
 var buildCommand = &cli.Command{
@@ -51,15 +55,29 @@ replay build saved.bin --archive site.dendro --json`,
 			if err != nil {
 				return err
 			}
-			opt.Schema = int(schema.Value[0] - '0')
-			opt.Check, _ = segment.ParseDepth(check.Value)
-			opt.OnBadSegment = replay.BadSegmentPolicy(onBad.Value)
-			opt.Separate = sources.Value == "separate"
+			protocol, err := oneProtocol(set)
+			if err != nil {
+				return err
+			}
 			bar := cli.NewBar(r.Stderr, "rebuilding", 0)
-			opt.Progress = func(p replay.Progress) { bar.Set(p.Read, p.Total) }
-			report, err := replay.Build(set, opt)
+			var report report
+			switch protocol {
+			case dendro.Name:
+				opt.Schema = int(schema.Value[0] - '0')
+				opt.Check, _ = segment.ParseDepth(check.Value)
+				opt.OnBadSegment = replay.BadSegmentPolicy(onBad.Value)
+				opt.Separate = sources.Value == "separate"
+				opt.Progress = func(p replay.Progress) { bar.Set(p.Read, p.Total) }
+				report, err = replay.Build(set, opt)
+			default:
+				if err := onlyFor(fs, dendro.Name, "schema", "check", "on-bad-segment", "sources", "encoder"); err != nil {
+					return err
+				}
+				report, err = shadow.Build(set, opt.Archive, shadow.Options{Tool: opt.Tool,
+					Progress: func(p shadow.Progress) { bar.Set(p.Read, p.Total) }})
+			}
 			bar.Done()
-			if errors.Is(err, replay.ErrExists) {
+			if errors.Is(err, replay.ErrExists) || errors.Is(err, shadow.ErrExists) {
 				return &cli.HintError{Err: err, Hint: "name another archive, or move this one away"}
 			}
 			if asJSON {
@@ -76,4 +94,41 @@ replay build saved.bin --archive site.dendro --json`,
 			return nil
 		}
 	},
+}
+
+// report is what a rebuild of any protocol gives.
+type report interface {
+	JSON() []byte
+	Text(w io.Writer, out string) error
+	ExitCode() int
+}
+
+// oneProtocol is the protocol of the set's connections.
+func oneProtocol(set *capture.Set) (string, error) {
+	name := ""
+	for _, c := range set.Connections {
+		switch {
+		case c.Protocol == capture.ProtocolRaw:
+			continue
+		case name == "":
+			name = c.Protocol
+		case c.Protocol != name:
+			return "", cli.Usagef("the inputs hold %s and %s connections: give those of one protocol at a time", name, c.Protocol)
+		}
+	}
+	if name == "" {
+		return "", &cli.HintError{Err: errors.New("no connection of a known protocol in the inputs"),
+			Hint: "where the first bytes are damaged, --protocol says what they are"}
+	}
+	return name, nil
+}
+
+// onlyFor refuses flags that were given and mean nothing for the protocol.
+func onlyFor(fs *pflag.FlagSet, protocol string, flags ...string) error {
+	for _, f := range flags {
+		if fs.Changed(f) {
+			return cli.Usagef("--%s is for %s captures alone", f, protocol)
+		}
+	}
+	return nil
 }

@@ -350,3 +350,14 @@ func versions(all []uint16) string {
 	}
 	return strings.Join(parts, " and ")
 }
+
+// ExitCode is the exit code of the commands for the verdict.
+func (r *Report) ExitCode() int {
+	switch r.Verdict {
+	case Clean:
+		return 0
+	case Findings:
+		return 3
+	}
+	return 1
+}
