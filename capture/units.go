@@ -26,6 +26,9 @@ type UnitReader struct {
 	hashed  map[string]bool // files whose hash was found to differ
 	// Progress, if set, is told how many bytes were read.
 	Progress func(n int64)
+	// Open, if set, starts the decoder of a run instead of the connection: for
+	// who knows more of it than the run's context.
+	Open func(*Run) (wire.Decoder, error)
 }
 
 // Units starts at the connection's first byte that is here.
@@ -90,7 +93,11 @@ func (r *UnitReader) open(run *Run) {
 	r.run, r.restart, r.ending = run, true, ""
 	src, opt := run.Open()
 	r.src, r.read = src, nil
-	dec, err := r.conn.Decoder(run)
+	start := r.conn.Decoder
+	if r.Open != nil {
+		start = r.Open
+	}
+	dec, err := start(run)
 	if err != nil {
 		r.found = append(r.found, run.Locate(wire.Finding{Kind: KindSidecarStale, Offset: run.Start,
 			Message: "the context can't be used: " + wire.SafeText(err.Error(), 300),

@@ -237,3 +237,9 @@ func validSlots(frame []byte, shape Shape) (n int, ok bool) {
 	}
 	return r.next, r.fault == slotFine && r.next == r.count && r.off == len(frame)
 }
+
+// ParseSlot reads b, all of it, as one slot.
+func ParseSlot(b []byte, shape Shape, s *Slot) bool {
+	r := Slots{frame: b, count: 1, shape: shape}
+	return r.Next(s) && r.off == len(b)
+}

@@ -1,0 +1,325 @@
+package journal
+
+// This file finds the links: a downstream connection, what came back on it, and
+// the layout that both are in.
+
+import (
+	"crypto/ed25519"
+	"errors"
+	"io"
+
+	"wiretape/capture"
+	"wiretape/wire"
+	"wiretape/wire/melin"
+)
+
+// link is one replication connection: what came down, what came up, or both.
+type link struct {
+	down, up         *capture.Connection
+	downID, upID     int // in the catalogue, 0 for none
+	paired           string
+	set              melin.Layouts
+	layout           melin.Layout
+	layoutFrom       string
+	ambiguous        bool
+	key              []byte // of the replica
+	epoch            uint64
+	hasGenesis       bool
+	genesisEntries   uint64
+	stretches        []*stretch
+	damages          []damage
+	points           []point
+	gaps             []gap
+	starts           []start
+	bodies           []*body
+	downStat, upStat direction
+	sent             uint64 // the last sequence carried, or the start
+	announced        uint64 // the last sequence that the primary named last
+	announcedAt      int64
+	acked, inMemory  uint64
+	ackedAt          int64
+	acks             int64
+	overflow         map[string]bool
+	lineage          *lineage
+}
+
+// direction is what the survey saw of one direction.
+type direction struct {
+	frames, slots, bytes int64
+	clean                bool
+	ending               string
+	first, last          uint64
+	firstTime, lastTime  uint64
+	findings             int64
+}
+
+func (l *link) id() string {
+	if l.down != nil {
+		return l.down.ID
+	}
+	return l.up.ID
+}
+
+// collect takes the melin connections of the set and pairs them.
+func (b *builder) collect(set *capture.Set) (links []*link) {
+	var downs, ups []*link
+	for _, c := range set.Connections {
+		if c.Protocol != melin.Name {
+			b.report.Connections = append(b.report.Connections, ReportConnection{ID: c.ID, Protocol: wire.SafeText(c.Protocol, 40)})
+			continue
+		}
+		for _, f := range c.Findings {
+			b.report.add(f)
+		}
+		l := &link{overflow: map[string]bool{}}
+		if c.Direction == wire.Upstream {
+			l.up = c
+			ups = append(ups, l)
+		} else {
+			l.down = c
+			downs = append(downs, l)
+		}
+		for _, r := range c.Runs() {
+			b.progress.Total += r.End() - r.Start
+		}
+	}
+	b.pair(downs, ups)
+	id := 0
+	for _, c := range set.Connections {
+		for _, l := range append(downs, ups...) {
+			if l.down == c {
+				id++
+				l.downID = id
+			}
+			if l.up == c && (l.down != nil || l.paired == "") {
+				id++
+				l.upID = id
+			}
+		}
+	}
+	links = downs
+	for _, u := range ups {
+		if u.paired == "" {
+			links = append(links, u)
+		}
+	}
+	return links
+}
+
+// pair joins the two directions of a connection: as the recorder says, and for
+// bytes that no recorder of ours wrote by the signature over the nonce.
+func (b *builder) pair(downs, ups []*link) {
+	byID := map[string]*link{}
+	for _, u := range ups {
+		byID[u.up.ID] = u
+	}
+	join := func(d, u *link, how string) {
+		d.up, d.paired, u.paired = u.up, how, how
+	}
+	for _, d := range downs {
+		if u := byID[d.down.Pair]; d.down.Pair != "" && u != nil && u.paired == "" {
+			join(d, u, "recorded together")
+		}
+	}
+	for _, u := range ups {
+		if u.paired != "" || u.up.Pair == "" {
+			continue
+		}
+		for _, d := range downs {
+			if d.down.ID == u.up.Pair && d.up == nil {
+				join(d, u, "recorded together")
+			}
+		}
+	}
+	nonces := map[*link]melin.Challenge{}
+	tries := 0
+	for _, u := range ups {
+		if u.paired != "" {
+			continue
+		}
+		first, ok := firstUnit(u.up)
+		if !ok || first.Kind != melin.TagChallengeResponse {
+			continue
+		}
+		r, _ := melin.DecodeChallengeResponse(first.Bytes)
+		for _, d := range downs {
+			if d.up != nil || d.down.Pair != "" {
+				continue
+			}
+			n, known := nonces[d]
+			if !known {
+				if first, ok := firstUnit(d.down); ok && first.Kind == melin.TagChallenge {
+					n, _ = melin.DecodeChallenge(first.Bytes)
+				}
+				nonces[d] = n
+			}
+			if tries++; tries > maxPairs {
+				return
+			}
+			if ed25519.Verify(r.PublicKey[:], n.Nonce[:], r.Signature[:]) {
+				join(d, u, "the signature answers the challenge")
+				break
+			}
+		}
+	}
+}
+
+// firstUnit reads the first frame of a connection, if it is there and whole.
+func firstUnit(c *capture.Connection) (u wire.Unit, ok bool) {
+	runs := c.Runs()
+	if len(runs) == 0 || runs[0].Start != 0 {
+		return u, false
+	}
+	src, opt := runs[0].Open()
+	defer src.Close()
+	d, err := melin.NewDecoder(wire.Config{Direction: c.Direction})
+	if err != nil {
+		return u, false
+	}
+	u, found, err := wire.NewReader(src, d, opt).Next()
+	return u, err == nil && len(found) == 0
+}
+
+// visit is told every frame of a connection and what was found at it.
+type visit func(run *capture.Run, d *melin.Decoder, u wire.Unit, found []wire.Finding) error
+
+// decoder starts reading a run in a layout, 0 when it is not known.
+func decoder(run *capture.Run, dir wire.Direction, layout melin.Layout) (*melin.Decoder, error) {
+	ctx := run.Context
+	if ctx == nil {
+		ctx = melin.AtStart(layout)
+	} else {
+		c := *ctx
+		c.Version = uint32(layout)
+		ctx = &c
+	}
+	d, err := melin.NewDecoder(wire.Config{Direction: dir, Context: ctx})
+	if errors.Is(err, melin.ErrContext) { // a sidecar is a convenience only
+		ctx = wire.MidStream(melin.Name)
+		ctx.Version = uint32(layout)
+		d, err = melin.NewDecoder(wire.Config{Direction: dir, Context: ctx})
+	}
+	return d, err
+}
+
+var errStop = errors.New("enough was read")
+
+// walk reads a connection to its end. What can't be read is a finding, and
+// hole is told that bytes before an offset are missing. A visit that gives
+// errStop ends the walk.
+func (b *builder) walk(c *capture.Connection, layout melin.Layout, v visit, hole func(run *capture.Run, off int64)) (ending string, err error) {
+	ending = string(wire.EndingClean)
+	for i, run := range c.Runs() {
+		if i > 0 || run.Start > 0 {
+			hole(run, run.Start)
+		}
+		for run != nil {
+			var e string
+			if run, e, err = b.walkRun(run, layout, v, hole); err == errStop {
+				return ending, nil
+			} else if err != nil {
+				return ending, err
+			}
+			if e != "" {
+				ending = e
+			}
+		}
+	}
+	return ending, nil
+}
+
+func (b *builder) walkRun(run *capture.Run, layout melin.Layout, v visit, hole func(*capture.Run, int64)) (rest *capture.Run, ending string, err error) {
+	src, opt := run.Open()
+	defer src.Close()
+	d, err := decoder(run, run.Connection().Direction, layout)
+	if err != nil {
+		return nil, "", err
+	}
+	r := wire.NewReader(src, d, opt)
+	for {
+		u, found, err := r.Next()
+		damage := new(capture.DamagedError)
+		end := err == io.EOF
+		if err != nil && !end && !errors.As(err, &damage) {
+			return nil, "", err
+		}
+		for _, f := range src.Findings() {
+			b.found(run, f)
+		}
+		if err == nil {
+			if err := v(run, d, u, found); err != nil {
+				return nil, "", err
+			}
+			continue
+		}
+		// What was found at the end belongs to no frame.
+		if err := v(run, d, wire.Unit{Offset: r.Offset()}, found); err != nil {
+			return nil, "", err
+		}
+		switch {
+		case end && r.Ending() == wire.EndingClean:
+			return nil, "", nil
+		case end:
+			if rest = run.After(r.Offset()); rest != nil {
+				hole(rest, rest.Start)
+			}
+			return rest, string(r.Ending()), nil
+		}
+		b.found(run, damage.Finding)
+		if damage.Next != nil {
+			hole(damage.Next, damage.Next.Start)
+		}
+		return damage.Next, "damaged", nil
+	}
+}
+
+// tellLayout finds a link's layout: by the Handshake, else by the frames.
+func (b *builder) tellLayout(l *link, handshake melin.Layouts) error {
+	if handshake != melin.AllLayouts {
+		l.set, l.layout, l.layoutFrom = handshake, handshake.Taken(), "handshake"
+		return nil
+	}
+	l.set, l.layoutFrom = melin.AllLayouts, "frames"
+	if l.down != nil {
+		slots, starts := false, false
+		quiet := *b
+		quiet.report = newReport() // the survey reports
+		_, err := quiet.walk(l.down, 0, func(_ *capture.Run, d *melin.Decoder, u wire.Unit, _ []wire.Finding) error {
+			l.set &= d.Layouts()
+			if l.set == 0 {
+				l.set = d.Layouts()
+			}
+			switch u.Kind {
+			case melin.TagStreamStart:
+				starts = true
+			case melin.TagInputBatch:
+				slots = slots || u.Size > int64(melin.HeaderSize+2)
+			}
+			if l.set == melin.Only(l.set.Taken()) || slots && !l.set.Has(1) && sameShape(l.set) {
+				return errStop
+			}
+			return nil
+		}, func(*capture.Run, int64) {})
+		if err != nil {
+			return err
+		}
+		l.ambiguous = slots && !sameShape(l.set) || starts && l.set.Has(1) && l.set != melin.Only(1)
+	}
+	l.layout = l.set.Taken()
+	if l.set == melin.AllLayouts {
+		l.layoutFrom = "taken"
+	}
+	if l.ambiguous {
+		l.layoutFrom = "ambiguous"
+	}
+	return nil
+}
+
+func sameShape(s melin.Layouts) bool {
+	for n := melin.Layout(1); n <= melin.Newest; n++ {
+		if s.Has(n) && n.Shape() != s.Taken().Shape() {
+			return false
+		}
+	}
+	return true
+}
