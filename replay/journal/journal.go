@@ -205,4 +205,3 @@ func (b *builder) read(n int64) {
 		b.opt.Progress(b.progress)
 	}
 }
-

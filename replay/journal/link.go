@@ -180,19 +180,20 @@ func firstUnit(c *capture.Connection) (u wire.Unit, ok bool) {
 	return u, err == nil && len(found) == 0
 }
 
-// visit is told every frame of a connection and what was found at it.
-type visit func(run *capture.Run, d *melin.Decoder, u wire.Unit, found []wire.Finding) error
+// visit is told every frame of a connection and what was found at it; u.Size is
+// 0 for what was found at the end. restarted says that bytes are missing, or
+// could not be read, before it.
+type visit func(run *capture.Run, d *melin.Decoder, u wire.Unit, found []wire.Finding, restarted bool) error
 
 // decoder starts reading a run in a layout, 0 when it is not known.
-func decoder(run *capture.Run, dir wire.Direction, layout melin.Layout) (*melin.Decoder, error) {
-	ctx := run.Context
-	if ctx == nil {
-		ctx = melin.AtStart(layout)
-	} else {
-		c := *ctx
+func decoder(run *capture.Run, layout melin.Layout) (wire.Decoder, error) {
+	ctx := melin.AtStart(layout)
+	if run.Context != nil {
+		c := *run.Context
 		c.Version = uint32(layout)
 		ctx = &c
 	}
+	dir := run.Connection().Direction
 	d, err := melin.NewDecoder(wire.Config{Direction: dir, Context: ctx})
 	if errors.Is(err, melin.ErrContext) { // a sidecar is a convenience only
 		ctx = wire.MidStream(melin.Name)
@@ -204,72 +205,37 @@ func decoder(run *capture.Run, dir wire.Direction, layout melin.Layout) (*melin.
 
 var errStop = errors.New("enough was read")
 
-// walk reads a connection to its end. What can't be read is a finding, and
-// hole is told that bytes before an offset are missing. A visit that gives
-// errStop ends the walk.
-func (b *builder) walk(c *capture.Connection, layout melin.Layout, v visit, hole func(run *capture.Run, off int64)) (ending string, err error) {
-	ending = string(wire.EndingClean)
-	for i, run := range c.Runs() {
-		if i > 0 || run.Start > 0 {
-			hole(run, run.Start)
+// walk reads a connection to its end. A visit that gives errStop ends the walk.
+// ending is how it ended, or "holes" when not all of it could be read.
+func walk(c *capture.Connection, layout melin.Layout, v visit) (ending string, err error) {
+	r := c.Units()
+	r.Open = func(run *capture.Run) (wire.Decoder, error) { return decoder(run, layout) }
+	defer r.Close()
+	starts := 0
+	for {
+		u, found, err := r.Next()
+		if err != nil && err != io.EOF {
+			return ending, err
 		}
-		for run != nil {
-			var e string
-			if run, e, err = b.walkRun(run, layout, v, hole); err == errStop {
+		restarted := false
+		if r.Restarted() {
+			starts++
+			restarted = starts > 1 || r.Run().Start > 0
+		}
+		d, _ := r.Decoder().(*melin.Decoder)
+		if run := r.Run(); run != nil && d != nil {
+			if err := v(run, d, u, found, restarted); err == errStop {
 				return ending, nil
 			} else if err != nil {
 				return ending, err
 			}
-			if e != "" {
-				ending = e
+		}
+		if err == io.EOF {
+			if starts > 1 {
+				return "holes", nil
 			}
+			return string(r.Ending()), nil
 		}
-	}
-	return ending, nil
-}
-
-func (b *builder) walkRun(run *capture.Run, layout melin.Layout, v visit, hole func(*capture.Run, int64)) (rest *capture.Run, ending string, err error) {
-	src, opt := run.Open()
-	defer src.Close()
-	d, err := decoder(run, run.Connection().Direction, layout)
-	if err != nil {
-		return nil, "", err
-	}
-	r := wire.NewReader(src, d, opt)
-	for {
-		u, found, err := r.Next()
-		damage := new(capture.DamagedError)
-		end := err == io.EOF
-		if err != nil && !end && !errors.As(err, &damage) {
-			return nil, "", err
-		}
-		for _, f := range src.Findings() {
-			b.found(run, f)
-		}
-		if err == nil {
-			if err := v(run, d, u, found); err != nil {
-				return nil, "", err
-			}
-			continue
-		}
-		// What was found at the end belongs to no frame.
-		if err := v(run, d, wire.Unit{Offset: r.Offset()}, found); err != nil {
-			return nil, "", err
-		}
-		switch {
-		case end && r.Ending() == wire.EndingClean:
-			return nil, "", nil
-		case end:
-			if rest = run.After(r.Offset()); rest != nil {
-				hole(rest, rest.Start)
-			}
-			return rest, string(r.Ending()), nil
-		}
-		b.found(run, damage.Finding)
-		if damage.Next != nil {
-			hole(damage.Next, damage.Next.Start)
-		}
-		return damage.Next, "damaged", nil
 	}
 }
 
@@ -282,9 +248,7 @@ func (b *builder) tellLayout(l *link, handshake melin.Layouts) error {
 	l.set, l.layoutFrom = melin.AllLayouts, "frames"
 	if l.down != nil {
 		slots, starts := false, false
-		quiet := *b
-		quiet.report = newReport() // the survey reports
-		_, err := quiet.walk(l.down, 0, func(_ *capture.Run, d *melin.Decoder, u wire.Unit, _ []wire.Finding) error {
+		_, err := walk(l.down, 0, func(_ *capture.Run, d *melin.Decoder, u wire.Unit, _ []wire.Finding, _ bool) error {
 			l.set &= d.Layouts()
 			if l.set == 0 {
 				l.set = d.Layouts()
@@ -299,7 +263,7 @@ func (b *builder) tellLayout(l *link, handshake melin.Layouts) error {
 				return errStop
 			}
 			return nil
-		}, func(*capture.Run, int64) {})
+		})
 		if err != nil {
 			return err
 		}

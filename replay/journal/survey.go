@@ -86,22 +86,22 @@ type start struct {
 
 // body is a snapshot or a seed.
 type body struct {
-	link             *link
-	kind             string // "snapshot" or "seed"
-	file             string // relative to the output
-	conn             *capture.Connection
-	run              *capture.Run
-	offset           int64
-	announced        uint64
-	length           uint64
-	crc, crcNamed    uint32
-	sequence         uint64 // snapshots
-	hash             [melin.HashSize]byte
-	ended, sound     bool
-	header           []byte // seeds: the segment's header
-	first, last      uint64 // seeds: the entries in it
-	lineage          *lineage
-	folder           string
+	link          *link
+	kind          string // "snapshot" or "seed"
+	file          string // relative to the output
+	conn          *capture.Connection
+	run           *capture.Run
+	offset        int64
+	announced     uint64
+	length        uint64
+	crc, crcNamed uint32
+	sequence      uint64 // snapshots
+	hash          [melin.HashSize]byte
+	ended, sound  bool
+	header        []byte // seeds: the segment's header
+	first, last   uint64 // seeds: the entries in it
+	lineage       *lineage
+	folder        string
 }
 
 // surveyor reads one link.
@@ -132,10 +132,7 @@ func (b *builder) survey(l *link) error {
 	}
 	s := &surveyor{b: b, l: l}
 	st := &l.downStat
-	ending, err := b.walk(l.down, l.layout, s.visit, func(run *capture.Run, off int64) {
-		s.breakOff()
-		s.expect = 0
-	})
+	ending, err := walk(l.down, l.layout, s.visit)
 	if err == nil {
 		err = s.closeBody()
 	}
@@ -170,7 +167,7 @@ func (b *builder) count(st *direction, u wire.Unit) {
 func (b *builder) surveyUp(l *link) (layouts melin.Layouts, err error) {
 	layouts = melin.AllLayouts
 	st := &l.upStat
-	st.ending, err = b.walk(l.up, 0, func(run *capture.Run, d *melin.Decoder, u wire.Unit, found []wire.Finding) error {
+	st.ending, err = walk(l.up, 0, func(run *capture.Run, d *melin.Decoder, u wire.Unit, found []wire.Finding, _ bool) error {
 		b.count(st, u)
 		for _, f := range found {
 			st.findings++
@@ -210,7 +207,7 @@ func (b *builder) surveyUp(l *link) (layouts melin.Layouts, err error) {
 			return b.cat.acks.Add(int64(l.upID), u.Offset, int64(v.Acked), memory)
 		}
 		return nil
-	}, func(*capture.Run, int64) {})
+	})
 	st.clean = st.ending == string(wire.EndingClean) && wholeConnection(l.up)
 	return layouts, err
 }
@@ -229,8 +226,12 @@ func (l *link) note(p point) {
 	l.points = append(l.points, p)
 }
 
-func (s *surveyor) visit(run *capture.Run, d *melin.Decoder, u wire.Unit, found []wire.Finding) error {
+func (s *surveyor) visit(run *capture.Run, d *melin.Decoder, u wire.Unit, found []wire.Finding, restarted bool) error {
 	l, b := s.l, s.b
+	if restarted {
+		s.breakOff()
+		s.expect = 0
+	}
 	b.count(&l.downStat, u)
 	bad := false
 	for _, f := range found {

@@ -156,9 +156,9 @@ func (w *writer) entry(e *entry) error {
 		if err := w.create("entries", e.sequence, nil); err != nil {
 			return err
 		}
-		if w.chain.why == "" || !w.begun {
-			w.chain.lose("the segment's entries before " + wire.Utoa(e.sequence) + " are not in the recording")
-		}
+	}
+	if !w.begun && !w.chain.known() {
+		w.chain.lose("the segment's entries before " + wire.Utoa(e.sequence) + " are not in the recording")
 	}
 	var segment, position any
 	if w.chained {
@@ -387,6 +387,9 @@ func (w *writer) pass(seq uint64) error {
 		if w.begun {
 			why = w.chain.why
 		}
+		if w.chain.taint != nil {
+			why = "the entries there are damaged"
+		}
 		if err := w.verdict(&w.g.points[w.nextP], NotProvable, w.reason(why)); err != nil {
 			return err
 		}
@@ -559,4 +562,3 @@ func copyFile(to, from string) error {
 	_, err = io.Copy(out, in)
 	return errors.Join(err, out.Close())
 }
-

@@ -1,0 +1,229 @@
+package journal
+
+// This file says what is missing of a lineage, and what of it is proved.
+
+import (
+	"slices"
+
+	"wiretape/wire"
+	"wiretape/wire/melin"
+)
+
+// concludeMissing lists the gaps of the connections and what no connection has.
+func (b *builder) concludeMissing(g *lineage, r *ReportLineage) error {
+	for _, m := range g.members {
+		for _, x := range m.gaps {
+			if m.below > 0 && x.first >= m.below {
+				continue
+			}
+			by, all := g.covers(x.first, x.last)
+			if len(r.Gaps) < maxListed {
+				r.Gaps = append(r.Gaps, ReportGap{m.id(), x.offset, x.first, x.last, all, by})
+			}
+		}
+	}
+	covered := uint64(0) // by the newest sound snapshot
+	for _, m := range g.members {
+		for _, x := range m.bodies {
+			if x.kind == "snapshot" && x.sound {
+				covered = max(covered, x.sequence)
+			}
+		}
+	}
+	add := func(from, to uint64, after, before *int64, reason string, tell bool) error {
+		x := ReportMissing{First: from, Last: to, AfterNs: after, BeforeNs: before, Reason: reason, Covered: to <= covered,
+			Closes: "a recording of this lineage's link that carries " + rangeText(from, to) + ", or the files of a node that has them"}
+		if len(r.Missing) < maxListed {
+			r.Missing = append(r.Missing, x)
+		}
+		if tell {
+			f := wire.Finding{Kind: KindMissing, Field: "sequence", Want: rangeText(from, to), Got: "nothing",
+				Message: rangeText(from, to) + " of lineage " + wire.Itoa(int64(g.number)) + " are missing: " + reason, Cost: "the entries " + rangeText(from, to)}
+			if len(g.members) > 0 {
+				f.Connection = g.members[0].id()
+			}
+			for _, d := range g.damages {
+				if d.first >= from && d.first <= to {
+					f.Offset, f.Length = d.offset, d.length
+					f = d.run.Locate(f)
+					break
+				}
+			}
+			b.report.add(f)
+		}
+		var a, z any
+		if after != nil {
+			a = *after
+		}
+		if before != nil {
+			z = *before
+		}
+		return b.cat.missing.Add(int64(g.number), int64(from), int64(to), a, z, reason)
+	}
+	end := uint64(0)
+	var endTime *int64
+	for i, p := range g.pieces {
+		time := some(int64(p.from.firstTime))
+		switch {
+		case i == 0 && p.first > 1:
+			// What a snapshot covers is on no replica that was made from it.
+			if covered < p.first-1 {
+				if err := add(1, p.first-1, nil, time, "the recording begins behind them", true); err != nil {
+					return err
+				}
+			}
+		case i > 0 && p.first > end+1:
+			reason := "no connection carried them"
+			if ds, all := g.damagedAll(end+1, p.first-1); all {
+				reason = "they came damaged"
+			} else if len(ds) > 0 {
+				reason = "some came damaged, the others not at all"
+			}
+			if err := add(end+1, p.first-1, endTime, time, reason, true); err != nil {
+				return err
+			}
+		}
+		end, endTime = p.last, some(int64(p.from.lastTime))
+	}
+	// What was named as sent, or acknowledged, and is not here.
+	named, by := uint64(0), ""
+	see := func(seq uint64, who string) {
+		if seq > named && seq <= maxSequence {
+			named, by = seq, who
+		}
+	}
+	for _, m := range g.members {
+		if m.below > 0 {
+			continue
+		}
+		see(m.announced, "the primary named "+wire.Utoa(m.announced)+" as sent on connection "+m.id())
+		if m.down != nil {
+			see(m.sent, "connection "+m.id()+" begins behind "+wire.Utoa(m.sent))
+		}
+		if m.upStat.clean {
+			see(m.acked, "the replica had "+wire.Utoa(m.acked)+" on connection "+m.id())
+		}
+	}
+	if named > end && named > covered {
+		return add(max(end, 0)+1, named, endTime, nil, by, true)
+	}
+	return nil
+}
+
+// concludeProofs says what became of each kind of check.
+func (b *builder) concludeProofs(g *lineage, r *ReportLineage) error {
+	var crcs, sequences, repeats, bodies, acks, epochs proofCount
+	for _, p := range g.pieces {
+		n := int64(p.last - p.first + 1)
+		switch {
+		case p.from.batches:
+			crcs.add(NotProvable, n, "pieces of journal in the oldest layout are not taken apart")
+		case p.from.link.layout.Shape() == melin.ShapeCRC:
+			crcs.add(Proved, n, "")
+		default:
+			crcs.add(NotProvable, n, "slots before protocol 6 carry no CRC")
+		}
+	}
+	for _, d := range g.damages {
+		crcs.note(Failed, "damaged at offset "+wire.Itoa(d.offset)+" of connection "+d.link.id())
+	}
+	held := 0
+	for i, p := range g.pieces {
+		if i > 0 && p.first > g.pieces[i-1].last+1 {
+			sequences.note(Failed, rangeText(g.pieces[i-1].last+1, p.first-1)+" missing")
+		}
+		held++
+	}
+	if held > 0 && sequences.counts[Failed] == 0 {
+		sequences.note(Proved, "")
+	} else if held == 0 {
+		sequences.note(NotProvable, "no entry of this lineage is in the recording")
+	}
+	repeats.add(Proved, g.repeats-g.conflicts, "")
+	repeats.add(Failed, g.conflicts, "carried with other bytes")
+	if g.repeats == 0 {
+		repeats.note(NotProvable, "no sequence was carried twice")
+	}
+	for _, m := range g.members {
+		for _, x := range m.bodies {
+			v, reason := Proved, ""
+			switch {
+			case !x.ended:
+				v, reason = NotProvable, "the "+x.kind+" is not in the recording to its end"
+			case x.length != x.announced:
+				v, reason = Failed, "another length than was announced"
+			case x.crc != x.crcNamed:
+				v, reason = Failed, "another CRC-32C than was announced"
+			case x.kind == "snapshot" && x.crc != melin.SnapshotResidue:
+				v, reason = Failed, "the snapshot does not end in its own CRC-32C"
+			}
+			bodies.note(v, reason)
+			r.Bodies = append(r.Bodies, ReportBody{x.file, x.kind, m.id(), x.offset, x.length, x.sequence, v, x.folder})
+			var seq, hash any
+			if x.kind == "snapshot" {
+				seq, hash = int64(x.sequence), x.hash[:]
+			}
+			if m.below > 0 {
+				continue // the other lineage of a fork has it
+			}
+			err := b.cat.bodies.Add(int64(m.downID), x.offset, x.kind, x.file, int64(x.announced), int64(x.length), int64(x.crc), seq, hash, string(v))
+			if err != nil {
+				return err
+			}
+		}
+		b.acks(g, m, &acks)
+		b.epochs(m, &epochs, r)
+	}
+	if bodies.counts == nil {
+		bodies.note(NotProvable, "no snapshot or seed was sent")
+	}
+	if r.chain.counts == nil {
+		r.chain.note(NotProvable, "no chain hash was named")
+	}
+	r.RepeatsCompared = g.repeats
+	r.Proofs = []Proof{crcs.proof("slot-crc"), sequences.proof("sequences"), repeats.proof("repeats"), bodies.proof("bodies"),
+		r.chain.proof("chain"), acks.proof("acks"), epochs.proof("epochs")}
+	return nil
+}
+
+// acks holds what a replica acknowledged against what was sent to it.
+func (b *builder) acks(g *lineage, m member, p *proofCount) {
+	switch {
+	case m.up == nil || m.acks == 0:
+		p.note(NotProvable, "no acks were recorded")
+	case m.down == nil || !m.downStat.clean:
+		p.note(NotProvable, "what was sent was not recorded whole")
+	case m.inMemory > m.sent:
+		p.note(Failed, "acked beyond what was sent")
+		f := wire.Finding{Kind: KindAcks, Connection: m.up.ID, Offset: m.ackedAt, Field: "in_memory_sequence",
+			Want: "at most " + wire.Utoa(m.sent), Got: wire.Utoa(m.inMemory), Message: "the replica acknowledged more than was sent to it"}
+		if runs := m.up.Runs(); len(runs) > 0 {
+			f = runs[0].Locate(f)
+		}
+		b.report.add(f)
+	case slices.ContainsFunc(b.report.Findings, func(f reportFinding) bool {
+		return f.Kind == melin.KindAckOrder && f.Connection == m.up.ID
+	}):
+		p.note(Failed, "an ack goes back, or has more on disk than in memory")
+	default:
+		p.add(Proved, m.acks, "")
+	}
+}
+
+// epochs says whether a member's epochs ever went back.
+func (b *builder) epochs(m member, p *proofCount, r *ReportLineage) {
+	if !slices.ContainsFunc(m.starts, func(s start) bool { return s.HasEpoch }) {
+		p.note(NotProvable, "the layout, or what was recorded of it, has no epochs")
+		return
+	}
+	if !slices.ContainsFunc(r.Epochs, func(e Epoch) bool { return e.Epoch == m.epoch }) {
+		r.Epochs = append(r.Epochs, Epoch{m.epoch, m.id()})
+	}
+	if slices.ContainsFunc(b.report.Findings, func(f reportFinding) bool {
+		return f.Kind == melin.KindEpochBack && f.Connection == m.down.ID
+	}) {
+		p.note(Failed, "an epoch goes back")
+		return
+	}
+	p.note(Proved, "")
+}

@@ -1,0 +1,185 @@
+package journal
+
+// This file is the report for people.
+
+import (
+	"bufio"
+	"cmp"
+	"fmt"
+	"io"
+	"maps"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/dustin/go-humanize"
+
+	"wiretape/wire"
+)
+
+// textFindings is how many findings of one kind, stretches, gaps and so on the
+// text shows; the report as JSON has them all.
+const textFindings = 5
+
+// Text writes the report for people. out is the output's path.
+func (r *Report) Text(w io.Writer, out string) error {
+	b := bufio.NewWriter(w)
+	switch r.Verdict {
+	case FailedBuild:
+		fmt.Fprintf(b, "failed: %s\n", wire.SafeText(r.Error, 0))
+	case Clean:
+		fmt.Fprintf(b, "%s: rebuilt whole, nothing to report\n", out)
+	default:
+		fmt.Fprintf(b, "%s: rebuilt, with findings\n", out)
+	}
+	for i := range r.Connections {
+		r.Connections[i].text(b)
+	}
+	for _, g := range r.Lineages {
+		g.text(b, out)
+	}
+	r.findingsText(b)
+	return b.Flush()
+}
+
+func (x *ReportConnection) text(b io.Writer) {
+	fmt.Fprintf(b, "connection %s", wire.SafeText(x.ID, 100))
+	if !x.Used {
+		fmt.Fprintf(b, ": %s, not read\n", x.Protocol)
+		return
+	}
+	fmt.Fprintf(b, " %s, %s, %s frames", x.Direction, humanize.IBytes(uint64(x.Bytes)), humanize.Comma(x.Frames))
+	if x.FirstSequence != nil {
+		fmt.Fprintf(b, ", %s", rangeText(*x.FirstSequence, *x.LastSequence))
+	}
+	fmt.Fprintln(b)
+	switch x.LayoutFrom {
+	case "ambiguous":
+		fmt.Fprintf(b, "  layout    %s taken, and ambiguous: %s fit\n", x.Layout, x.Layouts)
+	case "taken":
+		fmt.Fprintf(b, "  layout    %s taken, nothing recorded tells it\n", x.Layout)
+	default:
+		fmt.Fprintf(b, "  layout    %s, by its %s\n", x.Layout, x.LayoutFrom)
+	}
+	if !x.Clean {
+		fmt.Fprintf(b, "  ending    %s: not all of it was read\n", x.Ending)
+	}
+}
+
+func (g *ReportLineage) text(b io.Writer, out string) {
+	fmt.Fprintf(b, "lineage %d: %s entries", g.Number, humanize.Comma(g.Entries))
+	if g.FirstSequence != nil {
+		fmt.Fprintf(b, ", %s", rangeText(*g.FirstSequence, *g.LastSequence))
+	}
+	if g.FirstTimeNs != nil {
+		fmt.Fprintf(b, ", %s to %s", utc(*g.FirstTimeNs), utc(*g.LastTimeNs))
+	}
+	fmt.Fprintln(b)
+	for _, f := range g.Files {
+		fmt.Fprintf(b, "  file      %s, %s, %s\n", filepath.Join(out, filepath.FromSlash(f.File)), humanize.IBytes(uint64(f.Bytes)), entriesText(f))
+	}
+	if len(g.Files) == 0 {
+		fmt.Fprintf(b, "  file      none: the catalogue alone has this lineage\n")
+	}
+	for _, x := range g.Bodies {
+		beside := ""
+		if x.Beside != "" {
+			beside = ", also " + filepath.Join(out, x.Beside, SnapshotName)
+		}
+		fmt.Fprintf(b, "  %-9s %s, %s, %s%s\n", x.Kind, filepath.Join(out, x.File), humanize.IBytes(x.Bytes), x.Verdict, beside)
+	}
+	several(b, len(g.Stretches), "stretches", func(i int) {
+		s := g.Stretches[i]
+		from := ""
+		if s.Seed {
+			from = "'s seed"
+		}
+		fmt.Fprintf(b, "  from      %s: connection %s%s\n", rangeText(s.First, s.Last), wire.SafeText(s.Connection, 100), from)
+	})
+	several(b, len(g.Gaps), "gaps", func(i int) {
+		x := g.Gaps[i]
+		closed := "not closed"
+		if x.Closed {
+			closed = "closed by another connection"
+		}
+		fmt.Fprintf(b, "  gap       %s on connection %s at %d, %s\n", rangeText(x.First, x.Last), wire.SafeText(x.Connection, 100), x.Offset, closed)
+	})
+	several(b, len(g.Missing), "missing ranges", func(i int) {
+		x := g.Missing[i]
+		fmt.Fprintf(b, "  missing   %s", rangeText(x.First, x.Last))
+		if x.AfterNs != nil && x.BeforeNs != nil {
+			fmt.Fprintf(b, ", %s to %s", utc(*x.AfterNs), utc(*x.BeforeNs))
+		}
+		fmt.Fprintf(b, ": %s\n", wire.SafeText(x.Reason, 300))
+		if x.Covered {
+			fmt.Fprintf(b, "            a snapshot holds what they did to the state\n")
+		}
+		fmt.Fprintf(b, "            closed by %s\n", x.Closes)
+	})
+	for _, p := range g.Proofs {
+		fmt.Fprintf(b, "  %-9s %s", p.Proof, p.Verdict)
+		if p.Proved > 0 {
+			fmt.Fprintf(b, ", %s proved", humanize.Comma(p.Proved))
+		}
+		if p.Failed > 0 {
+			fmt.Fprintf(b, ", %s failed", humanize.Comma(p.Failed))
+		}
+		if p.NotProvable > 0 && p.Verdict != NotProvable {
+			fmt.Fprintf(b, ", %s not provable", humanize.Comma(p.NotProvable))
+		}
+		for i, reason := range slices.Sorted(maps.Keys(p.Reasons)) {
+			if i == textFindings {
+				break
+			}
+			fmt.Fprintf(b, "; %s", wire.SafeText(reason, 200))
+		}
+		fmt.Fprintln(b)
+	}
+}
+
+func entriesText(f ReportFile) string {
+	if f.Entries == 0 {
+		return "no entries yet, from sequence " + wire.Utoa(f.Start)
+	}
+	if f.Kind != "segment" {
+		return rangeText(f.Start, f.Last) + " without their segment's beginning"
+	}
+	return rangeText(f.Start, f.Last)
+}
+
+// several shows the first few of n.
+func several(b io.Writer, n int, what string, show func(i int)) {
+	for i := range min(n, textFindings) {
+		show(i)
+	}
+	if n > textFindings {
+		fmt.Fprintf(b, "            and %d more %s\n", n-textFindings, what)
+	}
+}
+
+func (r *Report) findingsText(b io.Writer) {
+	kinds := slices.SortedFunc(maps.Keys(r.FindingsByKind), func(x, y string) int {
+		return cmp.Or(cmp.Compare(r.FindingsByKind[y], r.FindingsByKind[x]), cmp.Compare(x, y))
+	})
+	for _, kind := range kinds {
+		fmt.Fprintf(b, "%s: %s\n", kind, humanize.Comma(r.FindingsByKind[kind]))
+		shown := 0
+		for _, f := range r.Findings {
+			if f.Kind != kind || shown == textFindings {
+				continue
+			}
+			shown++
+			fmt.Fprintf(b, "  ")
+			if f.Connection != "" {
+				fmt.Fprintf(b, "connection %s at %d: ", wire.SafeText(f.Connection, 100), f.Offset)
+			}
+			fmt.Fprintf(b, "%s", wire.SafeText(f.Message, 300))
+			if f.Want != "" || f.Got != "" {
+				fmt.Fprintf(b, " (expected %s, found %s)", wire.SafeText(f.Want, 100), wire.SafeText(f.Got, 100))
+			}
+			fmt.Fprintln(b)
+		}
+	}
+}
+
+func utc(ns int64) string { return time.Unix(0, ns).UTC().Format("2006-01-02T15:04:05.999999999Z") }
