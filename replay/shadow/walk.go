@@ -63,19 +63,63 @@ func newConnection(c *capture.Connection, id int64) *connection {
 	return &connection{Connection: c, id: id, session: id, direction: c.Direction, ending: string(wire.EndingClean), tails: map[containerKey]tail{}}
 }
 
-// connection reads all runs of a connection.
+// connection reads all of a connection that can be read.
 func (b *builder) connection(k *connection) error {
-	for i, run := range k.Runs() {
-		if i > 0 || run.Start > 0 {
-			k.losses++
-		}
-		for run != nil {
-			var err error
-			if run, err = b.run(k, run); err != nil {
-				return err
-			}
+	in := k.Units()
+	defer in.Close()
+	in.Progress = func(n int64) {
+		k.bytes += n
+		b.read += n
+		if b.opt.Progress != nil {
+			b.opt.Progress(Progress{Read: b.done + b.read, Total: b.total, Frames: b.frame})
 		}
 	}
+	w := &walker{b: b, k: k}
+	for {
+		u, found, err := in.Next()
+		// What lies before a frame is lost before it is read: a hole, an end
+		// in the middle of a file, bytes stepped over.
+		if in.Restarted() && (w.dec != nil || in.Run().Start > 0) {
+			k.losses++
+		}
+		fenced := false
+		for _, f := range found {
+			switch f.Kind {
+			case wire.KindLost, wire.KindBadLength, wire.KindZeroTail, wire.KindCut:
+				k.lost += f.Length
+				k.losses += truth(f.Kind != wire.KindCut)
+			case aewr.KindChecksum:
+				// One that was stepped over has a frame's length here, one of
+				// a frame that was kept its field's.
+				if f.Length >= aewr.HeaderSize {
+					k.lost += f.Length
+					k.losses++
+				}
+			case aewr.KindEpochFence:
+				fenced = true
+			}
+			b.report.add(f)
+		}
+		if dec, ok := in.Decoder().(*aewr.Decoder); ok {
+			w.dec, w.run = dec, in.Run()
+		}
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		if u.Type != wire.UnitFrame || w.dec == nil {
+			continue
+		}
+		if err := w.frame(u, fenced); err != nil {
+			return err
+		}
+	}
+	if k.direction == wire.DirectionUnknown && w.dec != nil {
+		k.direction = w.dec.Direction()
+	}
+	k.ending = string(in.Ending())
 	for _, v := range k.versions {
 		if err := b.cat.versions.Add(k.id, int64(v.version), v.frame, v.frames); err != nil {
 			return err
@@ -85,106 +129,17 @@ func (b *builder) connection(k *connection) error {
 	return nil
 }
 
-// counted counts the bytes that a reader takes, for progress.
-type counted struct {
-	r io.Reader
-	b *builder
-}
-
-func (c counted) Read(p []byte) (int, error) {
-	n, err := c.r.Read(p)
-	c.b.read += int64(n)
-	if c.b.opt.Progress != nil {
-		c.b.opt.Progress(Progress{Read: c.b.done + c.b.read, Total: c.b.total, Frames: c.b.frame})
-	}
-	return n, err
-}
-
-// run reads one run. Where a file of it is damaged, the rest of it that can be
-// read is given back.
-func (b *builder) run(k *connection, run *capture.Run) (rest *capture.Run, err error) {
-	src, opt := run.Open()
-	defer src.Close()
-	dec, err := k.Decoder(run)
-	if err != nil {
-		return nil, err
-	}
-	d, ok := dec.(*aewr.Decoder)
-	if !ok {
-		return nil, fmt.Errorf("a decoder of another protocol: %T", dec)
-	}
-	w := &walker{b: b, k: k, run: run, dec: d, reader: wire.NewReader(counted{src, b}, d, opt)}
-	for {
-		u, found, err := w.reader.Next()
-		fenced := false
-		for _, f := range found {
-			switch f.Kind {
-			case wire.KindLost, wire.KindBadLength, wire.KindZeroTail:
-				w.lose(f.Length)
-			case aewr.KindChecksum:
-				// A frame whose checksum does not match and that was stepped
-				// over has a length here, one that was kept a field's.
-				if f.Length > aewr.HeaderSize {
-					w.lose(f.Length)
-				}
-			case aewr.KindEpochFence:
-				fenced = true
-			}
-			b.report.add(run.Locate(f))
-		}
-		for _, f := range src.Findings() {
-			b.report.add(run.Locate(f))
-		}
-		var damage *capture.DamagedError
-		switch {
-		case err == io.EOF:
-			k.bytes += w.reader.Offset() - run.Start
-			if d.Direction() != wire.DirectionUnknown && k.direction == wire.DirectionUnknown {
-				k.direction = d.Direction()
-			}
-			if e := w.reader.Ending(); e != wire.EndingClean {
-				k.ending = string(e)
-				if next := run.After(w.reader.Offset()); next != nil {
-					k.losses++
-					return next, nil
-				}
-			}
-			return nil, nil
-		case errors.As(err, &damage):
-			b.report.add(run.Locate(damage.Finding))
-			k.bytes += w.reader.Offset() - run.Start
-			k.losses++
-			k.ending = damage.Finding.Kind
-			return damage.Next, nil
-		case err != nil:
-			return nil, err
-		}
-		if u.Type != wire.UnitFrame {
-			continue
-		}
-		if err := w.frame(u, fenced); err != nil {
-			return nil, err
-		}
-	}
-}
-
-// walker reads one run.
+// walker reads one connection.
 type walker struct {
-	b      *builder
-	k      *connection
-	run    *capture.Run
-	dec    *aewr.Decoder
-	reader *wire.Reader
-	epoch  uint64
-	began  bool // an epoch was noted
+	b     *builder
+	k     *connection
+	run   *capture.Run
+	dec   *aewr.Decoder
+	epoch uint64
+	began bool // an epoch was noted
 
 	arrivals sidecar.Arrivals
 	file     *capture.File
-}
-
-func (w *walker) lose(n int64) {
-	w.k.lost += n
-	w.k.losses++
 }
 
 // arrival is when the byte at an offset came, nil when not known.
