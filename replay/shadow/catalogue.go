@@ -97,7 +97,7 @@ var indexes = []string{
 	`CREATE INDEX result_aggregates_of ON result_aggregates (frame)`,
 	`CREATE INDEX result_groups_of ON result_groups (frame)`,
 	`CREATE INDEX result_values_of ON result_values (frame)`,
-	`CREATE INDEX result_row_offsets_of ON result_row_offsets (frame)`,
+	`CREATE INDEX result_row_offsets_of ON result_row_offsets (frame, row)`,
 }
 
 // among is message types as SQL lists them.

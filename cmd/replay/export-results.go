@@ -1,0 +1,78 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/pflag"
+
+	"wiretape/cmd/internal/cli"
+	"wiretape/replay/shadow"
+	"wiretape/wire"
+)
+
+var exportResultsCommand = &cli.Command{
+	Name:  "export-results",
+	Args:  "BUILD --to DIR",
+	Short: "give the results in an AEWR build as Parquet or CSV",
+	Long: `BUILD is what "replay build" made of AEWR connections, or its catalogue.sqlite. DIR
+gets a file a table: requests, keys, aggregates, groups, and columns-N for
+materialised results of N slots, a column a slot. Every row names its request's
+frame, so that tables join. Values that are not valid are NULL, in CSV empty.
+
+A value is 8 bytes, and the frames do not say what they mean: they are given as
+signed numbers, and as float64 in the slots and accumulators that --float names.
+Each file is read back and compared before DIR gets its name.`,
+	Examples: `# every result, as Parquet
+replay export-results site/ --to results/
+# what one query returned, whose second column is a float
+replay export-results site/ --to q17/ --request 17 --float 1 --format csv`,
+	Setup: func(fs *pflag.FlagSet) func(*cli.Run) error {
+		var (
+			to     string
+			format = cli.Word{Value: "parquet", Words: []string{"parquet", "csv"}}
+			opt    shadow.ExportOptions
+			asJSON bool
+		)
+		fs.StringVar(&to, "to", "", "`DIR`, the folder to make; it must not exist")
+		fs.Var(&format, "format", "what the tables are written as")
+		fs.Int64Var(&opt.Request, "request", 0, "only the results of the request with this `FRAME` number in the catalogue")
+		fs.IntSliceVar(&opt.Floats, "float", nil, "`SLOTS` and accumulators, counted from 0, whose values are float64")
+		fs.BoolVar(&asJSON, "json", false, "print what was written as JSON (docs/aewr.md)")
+		return func(r *cli.Run) error {
+			switch {
+			case len(r.Args) != 1:
+				return cli.Usagef("name one BUILD: the folder that replay build made, or its catalogue.sqlite")
+			case to == "":
+				return cli.Usagef("--to DIR is required")
+			case opt.Request < 0:
+				return cli.Usagef("--request %d: frames are numbered from 1", opt.Request)
+			}
+			opt.Format = shadow.Format(format.Value)
+			report, err := shadow.Export(r.Args[0], to, opt)
+			switch {
+			case errors.Is(err, shadow.ErrExists):
+				return &cli.HintError{Err: err, Hint: "name another folder, or move this one away"}
+			case errors.Is(err, shadow.ErrNotCatalogue), errors.Is(err, os.ErrNotExist):
+				return &cli.HintError{Err: err, Hint: `"replay build" makes one of AEWR captures`}
+			case err != nil:
+				return err
+			}
+			if asJSON {
+				e := json.NewEncoder(r.Stdout)
+				e.SetIndent("", " ")
+				return e.Encode(report)
+			}
+			for _, t := range report.Tables {
+				fmt.Fprintf(r.Stdout, "%s: %s rows\n", wire.SafeText(t.File, 0), humanize.Comma(t.Rows))
+			}
+			if report.Omitted > 0 {
+				return &cli.ExitError{Code: cli.Findings, Message: fmt.Sprintf("%d more numbers of slots than get a table were left out", report.Omitted)}
+			}
+			return nil
+		}
+	},
+}
