@@ -381,9 +381,15 @@ func (r *Reader) room(n int64) {
 	if r.w < len(r.buf) {
 		return
 	}
-	buf := r.buf
-	if n > int64(len(buf)) {
-		buf = make([]byte, max(readWindow, int(min(2*int64(len(buf)), n))))
+	buf, size := r.buf, len(r.buf)
+	if size < readWindow {
+		size = max(firstWindow, 4*size)
+	}
+	if n > int64(size) {
+		size = max(size, int(min(2*int64(len(buf)), n)))
+	}
+	if size > len(buf) {
+		buf = make([]byte, size)
 	}
 	r.w = copy(buf, r.buf[r.r:r.w])
 	r.r = 0

@@ -18,6 +18,7 @@ saw this tool; rebuilds offline what the receiver would have had, proves what it
 rebuilt, and says what is missing. Inputs are never changed.`,
 		Commands: []*cli.Command{
 			buildCommand,
+			inspectCommand,
 			playCommand,
 			exportResultsCommand,
 		},

@@ -2,6 +2,7 @@ package dendro
 
 import (
 	"encoding/binary"
+	"strings"
 
 	"wiretape/wire"
 )
@@ -67,7 +68,7 @@ func (d *Decoder) Info(u wire.Unit) wire.Info {
 	case KindRows:
 		r := c.rows()
 		ordinal = r.Source
-		info.Summary = "seq " + wire.Utoa(r.Seq) + ", " + wire.Itoa(int64(r.Count)) + " rows"
+		info.Summary = "seq " + wire.Utoa(r.Seq) + ", " + count(uint64(r.Count), "row")
 		if r.Count == 0 {
 			info.Summary += " (keepalive)"
 		}
@@ -79,7 +80,10 @@ func (d *Decoder) Info(u wire.Unit) wire.Info {
 		ordinal = s.Source
 		info.Stream = string(s.Stream)
 		at(s.FirstTS)
-		info.Summary = wire.Utoa(s.Rows) + " rows, " + wire.Itoa(s.FirstTS) + " to " + wire.Itoa(s.LastTS)
+		info.Summary = count(s.Rows, "row") + " in " + seconds(uint64(s.LastTS)-uint64(s.FirstTS))
+		if s.FirstTS > s.LastTS {
+			info.Summary = count(s.Rows, "row") + ", ends before it begins"
+		}
 	case KindClockOffset:
 		o := c.clockOffset()
 		ordinal = o.Source
@@ -165,5 +169,23 @@ func uuidText(h *Handshake) string {
 }
 
 func mapsText(labels, metadata Map) string {
-	return ", " + wire.Itoa(int64(labels.Len())) + " labels, " + wire.Itoa(int64(metadata.Len())) + " metadata"
+	return ", " + count(uint64(labels.Len()), "label") + ", " + wire.Itoa(int64(metadata.Len())) + " metadata"
+}
+
+// count is a number of things.
+func count(n uint64, thing string) string {
+	if n != 1 {
+		thing += "s"
+	}
+	return wire.Utoa(n) + " " + thing
+}
+
+// seconds is a span in nanoseconds as people read it.
+func seconds(ns uint64) string {
+	s := wire.Utoa(ns / 1e9)
+	if frac := ns % 1e9; frac > 0 {
+		digits := wire.Utoa(1e9 + frac)[1:]
+		s += "." + strings.TrimRight(digits, "0")
+	}
+	return s + " s"
 }

@@ -1,0 +1,132 @@
+package inspect
+
+import (
+	"bufio"
+	"strconv"
+
+	"wiretape/capture"
+	"wiretape/wire"
+)
+
+// jsonLines writes one JSON object to a line: frames and findings, in their
+// order. See docs/inspect-json.md.
+type jsonLines struct {
+	w   *bufio.Writer
+	buf []byte
+	hex bool
+}
+
+func (j *jsonLines) begin(*capture.Connection) error { return nil }
+
+func (j *jsonLines) end(*capture.Connection, wire.Ending, int64, int64, int64) error { return nil }
+
+func (j *jsonLines) frame(f *frame) error {
+	if f.unit.Type != wire.UnitFrame {
+		return nil
+	}
+	j.open(f)
+	return j.shut(f)
+}
+
+// open begins a frame's line, up to its fields.
+func (j *jsonLines) open(f *frame) {
+	b := append(j.buf[:0], `{"connection":`...)
+	b = wire.AppendJSONString(b, f.conn.ID)
+	b = append(b, `,"file":`...)
+	b = wire.AppendJSONString(b, f.file.Name)
+	b = append(b, `,"offset":`...)
+	b = strconv.AppendInt(b, f.unit.Offset, 10)
+	b = append(b, `,"size":`...)
+	b = strconv.AppendInt(b, f.unit.Size, 10)
+	b = append(b, `,"kind":`...)
+	b = strconv.AppendUint(b, uint64(f.unit.Kind), 10)
+	b = append(b, `,"name":`...)
+	b = wire.AppendJSONString(b, f.name)
+	fields, _ := f.dec.Fields(f.unit)
+	b = append(b, `,"fields":`...)
+	j.buf = wire.AppendJSON(b, fields, hash)
+}
+
+func (j *jsonLines) shut(f *frame) error {
+	b := j.buf
+	if j.hex {
+		b = append(b, `,"hex":"`...)
+		b = wire.AppendHex(b, f.unit.Bytes)
+		b = append(b, '"')
+	}
+	j.buf = append(b, "}\n"...)
+	_, err := j.w.Write(j.buf)
+	return err
+}
+
+// detail adds the parts with their places.
+func (j *jsonLines) detail(f *frame) error {
+	j.open(f)
+	b := append(j.buf, `,"frame":`...)
+	b = strconv.AppendInt(b, f.number, 10)
+	b = append(b, `,"parts":`...)
+	j.buf = appendParts(b, parts(f))
+	return j.shut(f)
+}
+
+// appendParts appends fields as a list of objects with place and value.
+func appendParts(b []byte, fields []wire.Field) []byte {
+	b = append(b, '[')
+	for i := range fields {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = appendPart(b, &fields[i])
+	}
+	return append(b, ']')
+}
+
+func appendPart(b []byte, f *wire.Field) []byte {
+	b = append(b, `{"name":`...)
+	b = wire.AppendJSONString(b, f.Name)
+	b = append(b, `,"offset":`...)
+	b = strconv.AppendInt(b, f.Offset, 10)
+	b = append(b, `,"length":`...)
+	b = strconv.AppendInt(b, f.Length, 10)
+	if f.Note != "" {
+		b = append(b, `,"note":`...)
+		b = wire.AppendJSONString(b, f.Note)
+	}
+	switch f.Type {
+	case wire.TypeList, wire.TypeMap, wire.TypeRecord:
+		b = append(b, `,"parts":[`...)
+		var kids []wire.Field
+		for from := 0; from < f.Count; from += batch {
+			kids = f.Children(kids[:0], from, batch)
+			for i := range kids {
+				if from+i > 0 {
+					b = append(b, ',')
+				}
+				b = appendPart(b, &kids[i])
+			}
+		}
+		b = append(b, ']')
+	default:
+		b = append(b, `,"value":`...)
+		b = wire.AppendJSONValue(b, f, hash)
+	}
+	return append(b, '}')
+}
+
+func (j *jsonLines) finding(f *wire.Finding) error {
+	b := append(j.buf[:0], `{"finding":`...)
+	b = f.AppendJSON(b)
+	j.buf = append(b, "}\n"...)
+	_, err := j.w.Write(j.buf)
+	return err
+}
+
+// parts are all fields of a frame with what is around its payload.
+func parts(f *frame) []wire.Field {
+	var all []wire.Field
+	if e, ok := f.dec.(wire.Enveloped); ok {
+		all = e.Envelope(f.unit)
+	}
+	fields, _ := f.dec.Fields(f.unit)
+	return append(all, fields...)
+}
