@@ -146,7 +146,7 @@ func lockDir(fsys vfs.FS, dir, holder string) (io.Closer, error) {
 }
 
 func (d *Dir) open() error {
-	rec, err := recoverDir(d.path, d.opt)
+	rec, err := recoverDir(d.path, d.opt, false)
 	d.recovered = rec
 	if err != nil {
 		return err

@@ -42,7 +42,7 @@ func Recover(dir string, opt Options) ([]Recovered, error) {
 	if err != nil {
 		return nil, err
 	}
-	rec, err := recoverDir(dir, opt)
+	rec, err := recoverDir(dir, opt, true)
 	return rec, errors.Join(err, lock.Close())
 }
 
@@ -57,7 +57,10 @@ func Recover(dir string, opt Options) ([]Recovered, error) {
 //
 // No byte of it is changed or cut. Each step leaves a state from which a second
 // recovery gets to the same end.
-func recoverDir(dir string, opt Options) ([]Recovered, error) {
+//
+// A sealed file without a sidecar gets one; deep looks also whether those that
+// are there can be read.
+func recoverDir(dir string, opt Options, deep bool) ([]Recovered, error) {
 	names, err := opt.FS.List(dir)
 	if err != nil {
 		return nil, &FileError{"list", dir, 0, err}
@@ -106,7 +109,7 @@ func recoverDir(dir string, opt Options) ([]Recovered, error) {
 			}
 			done = append(done, rec)
 			continue
-		case forms[FormBytes] && !r.sidecarReads(st):
+		case forms[FormBytes] && (!forms[FormSidecar] || deep && !r.sidecarReads(st)):
 			rec, err := r.file(st, true)
 			if err != nil {
 				return done, err
