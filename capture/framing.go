@@ -102,8 +102,8 @@ func (fr *framing) nextSize(p []byte) int64 {
 	return 0
 }
 
-// step takes bytes of p, at least one: up to the end of the current frame, or,
-// where there are no frames, at most room of them.
+// step takes bytes of p, at least one: no further than to the end of the current
+// frame, and where there are no frames no more than room.
 func (fr *framing) step(p []byte, room int64) int {
 	if fr.detecting {
 		return fr.detect(p, false)
@@ -119,6 +119,11 @@ func (fr *framing) step(p []byte, room int64) int {
 	}
 	if fr.scanner.Searching() {
 		p = p[:min(int64(len(p)), max(room, 1))]
+	}
+	// No more than room, since the frames may get lost in it; of a frame that
+	// is larger than that, the rest at once.
+	if room > 0 {
+		p = p[:min(int64(len(p)), room)]
 	}
 	return fr.scan(p)
 }

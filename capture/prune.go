@@ -15,7 +15,8 @@ import (
 // sealed files are ever deleted, whole and with their side files, the one that
 // was sealed first before all others.
 type Retention struct {
-	// KeepBytes is the most bytes that the directory's files may take on disk.
+	// KeepBytes is the most bytes that the files may take on disk, the journal
+	// not counted.
 	KeepBytes int64
 	// KeepAge is how long after its last byte came a file is kept.
 	KeepAge time.Duration
@@ -90,7 +91,7 @@ type pruning struct {
 	rep *PruneReport
 
 	sealed []*prunable
-	total  int64 // bytes on disk of all files of the directory
+	total  int64 // bytes on disk of all files of connections
 	gone   []*prunable
 	orphan []string // side files of files that were pruned before
 }
@@ -130,10 +131,11 @@ func (p *pruning) look() error {
 		if err != nil {
 			return &FileError{"stat", filepath.Join(p.dir, n), 0, err}
 		}
-		p.total += st.Size
 		if pn.Form == FormJournal {
+			// It can't be pruned, so it must not make everything else go.
 			continue
 		}
+		p.total += st.Size
 		s := stem(pn.Connection, pn.Number)
 		f := files[s]
 		if f == nil {
@@ -279,9 +281,21 @@ func (p *pruning) remove() error {
 			return err
 		}
 	}
-	names := p.orphan
+	var bytes []string
+	sides := p.orphan
 	for _, f := range p.gone {
-		names = append(names, f.names...)
+		bytes = append(bytes, f.names[0])
+		sides = append(sides, f.names[1:]...)
+	}
+	if err := p.removeAll(bytes); err != nil {
+		return err
+	}
+	return p.removeAll(sides)
+}
+
+func (p *pruning) removeAll(names []string) error {
+	if len(names) == 0 {
+		return nil
 	}
 	for _, n := range names {
 		if err := removeQuietly(p.opt.FS, filepath.Join(p.dir, n)); err != nil {

@@ -125,8 +125,9 @@ func (v *verifier) run(c *Connection, r *Run) error {
 	var fr *framing
 	for i, f := range r.Files {
 		v.rep.Files++
-		carried := fr != nil && fr.framed() && fr.atBoundary()
-		if !carried {
+		// A file that was cut by bytes goes on inside of a frame.
+		inside := f.Sidecar == nil || !f.Sidecar.StartsAtBoundary
+		if fr == nil || !fr.framed() || !fr.atBoundary() && !inside {
 			ctx := c.contextOf(f)
 			if i == 0 {
 				ctx = r.Context
@@ -159,7 +160,7 @@ func (v *verifier) at(c *Connection, f *File, kind string, off, n int64, msg str
 // context holds what a sidecar says is in force at its file's first byte
 // against what the files before really led to.
 func (v *verifier) context(c *Connection, f *File, fr *framing) error {
-	if f.Sidecar == nil || f.Sidecar.Context == nil || len(f.Sidecar.Context.Omitted) > 0 || f.Start == 0 {
+	if !fr.atBoundary() || f.Sidecar == nil || f.Sidecar.Context == nil || len(f.Sidecar.Context.Omitted) > 0 || f.Start == 0 {
 		return nil
 	}
 	want := fr.context(sidecar.DefaultContextLimit)

@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"time"
+	"unicode/utf8"
 
 	"wiretape/wire"
 )
@@ -186,6 +187,7 @@ type Finding struct {
 	Connection string `json:"connection"`
 	File       string `json:"file"`
 	Offset     int64  `json:"offset"`
+	At         int64  `json:"at,omitempty"`
 	Length     int64  `json:"length,omitempty"`
 	Field      string `json:"field,omitempty"`
 	Want       string `json:"expected,omitempty"`
@@ -196,12 +198,12 @@ type Finding struct {
 
 // FromWire makes a Finding.
 func FromWire(f wire.Finding) Finding {
-	return Finding{f.Kind, f.Connection, f.File, f.Offset, f.Length, f.Field, f.Want, f.Got, f.Message, f.Cost}
+	return Finding{f.Kind, f.Connection, f.File, f.Offset, f.At, f.Length, f.Field, f.Want, f.Got, f.Message, f.Cost}
 }
 
 // Wire is the inverse of FromWire.
 func (f Finding) Wire() wire.Finding {
-	return wire.Finding{Kind: f.Kind, Connection: f.Connection, File: f.File, Offset: f.Offset, Length: f.Length,
+	return wire.Finding{Kind: f.Kind, Connection: f.Connection, File: f.File, Offset: f.Offset, At: f.At, Length: f.Length,
 		Field: f.Field, Want: f.Want, Got: f.Got, Message: f.Message, Cost: f.Cost}
 }
 
@@ -274,6 +276,21 @@ func (s *Sidecar) Append(dst []byte) ([]byte, error) {
 	if err != nil {
 		return dst, err
 	}
-	dst = append(dst, b...)
-	return append(dst, '\n'), nil
+	return append(appendEscaped(dst, b), '\n'), nil
+}
+
+// appendEscaped appends JSON with the characters escaped that encoding/json
+// leaves and that change how a line is read: DEL, C1 controls, bidirectional
+// and invisible ones. They stand in strings only.
+func appendEscaped(dst, b []byte) []byte {
+	for len(b) > 0 {
+		r, n := utf8.DecodeRune(b)
+		if r < 0x7f || r > 0xffff || wire.SafeText(string(b[:n]), 0) == string(b[:n]) {
+			dst = append(dst, b[:n]...)
+		} else {
+			dst = fmt.Appendf(dst, `\u%04x`, r)
+		}
+		b = b[n:]
+	}
+	return dst
 }
