@@ -68,7 +68,11 @@ func (b *builder) concludeMissing(g *lineage, r *ReportLineage) error {
 		case i == 0 && p.first > 1:
 			// What a snapshot covers is on no replica that was made from it.
 			if covered < p.first-1 {
-				if err := add(1, p.first-1, nil, time, "the recording begins behind them", true); err != nil {
+				reason := "the recording begins behind them"
+				if _, all := g.damagedAll(1, p.first-1); all {
+					reason = "they came damaged"
+				}
+				if err := add(1, p.first-1, nil, time, reason, true); err != nil {
 					return err
 				}
 			}

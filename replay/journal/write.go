@@ -73,6 +73,11 @@ func (b *builder) write(g *lineage) (err error) {
 		}
 	}()
 	w.chain.lose("the record of this lineage begins here")
+	if len(g.pieces) > 0 {
+		if err := w.damagedStart(g.pieces[0].first); err != nil {
+			return err
+		}
+	}
 	for _, p := range g.pieces {
 		if w.begun && p.first > w.last+1 {
 			if err := w.hole(w.last+1, p.first-1); err != nil {
@@ -198,13 +203,19 @@ func (w *writer) flush() error {
 
 // boundaryAt begins a new segment where one starts at seq.
 func (w *writer) boundaryAt(seq uint64) error {
-	for ; w.nextB < len(w.g.boundaries) && w.g.boundaries[w.nextB].start <= seq; w.nextB++ {
-		x := w.g.boundaries[w.nextB]
-		if w.nextB > 0 && w.g.boundaries[w.nextB-1].start == x.start {
-			w.b.report.add(wire.Finding{Kind: KindAnchor, Want: hex.EncodeToString(w.g.boundaries[w.nextB-1].anchor[:]),
-				Got: hex.EncodeToString(x.anchor[:]), Message: "two anchors are named for the segment from sequence " + wire.Utoa(x.start)})
-			continue
+	bs := w.g.boundaries
+	for w.nextB < len(bs) && bs[w.nextB].start <= seq {
+		x, end := bs[w.nextB], w.nextB+1
+		for end < len(bs) && bs[end].start == x.start {
+			end++
 		}
+		if end > w.nextB+1 {
+			var err error
+			if x, err = w.anchorOf(bs[w.nextB:end]); err != nil {
+				return err
+			}
+		}
+		w.nextB = end
 		if x.start < seq {
 			continue
 		}
@@ -213,6 +224,39 @@ func (w *writer) boundaryAt(seq uint64) error {
 		}
 	}
 	return nil
+}
+
+// anchorOf decides between anchors that are named for one segment: the chain's
+// own counts where it is known, else the first.
+func (w *writer) anchorOf(bs []boundary) (boundary, error) {
+	if err := w.flush(); err != nil {
+		return boundary{}, err
+	}
+	best := bs[0]
+	if w.chain.known() && w.last+1 == best.start {
+		sum := w.chain.sum()
+		for _, x := range bs {
+			if x.anchor == sum {
+				best = x
+			}
+		}
+	}
+	for _, x := range bs {
+		if x.anchor == best.anchor {
+			continue
+		}
+		f := wire.Finding{Kind: KindAnchor, Want: hex.EncodeToString(best.anchor[:]), Got: hex.EncodeToString(x.anchor[:]),
+			Message: "two anchors are named for the segment from sequence " + wire.Utoa(x.start)}
+		for i := range w.g.points {
+			if p := &w.g.points[i]; p.segment && p.sequence+1 == x.start && p.hash == x.anchor {
+				f.Offset = p.offset
+				f = p.run.Locate(f)
+				break
+			}
+		}
+		w.b.report.add(f)
+	}
+	return best, nil
 }
 
 // begin closes the current segment and opens the next.
@@ -322,17 +366,10 @@ func (w *writer) hole(from, to uint64) error {
 		w.last = to
 		return w.passHole(from, to)
 	}
-	for i := range ds {
-		d := &ds[i]
-		raw, err := readRaw(d)
-		if err != nil {
+	for _, d := range ds {
+		if err := w.taint(d); err != nil {
 			return err
 		}
-		if w.chain.taint == nil {
-			w.chain.taint = d
-		}
-		w.chain.write([]byte(melin.EntryMagic))
-		w.chain.write(raw)
 		w.last = d.last
 		if d.last == 0 {
 			w.last = to
@@ -342,6 +379,44 @@ func (w *writer) hole(from, to uint64) error {
 		}
 	}
 	w.last = to
+	return nil
+}
+
+// taint takes damaged bytes into the chain as they came.
+func (w *writer) taint(d damage) error {
+	raw, err := readRaw(&d)
+	if err != nil {
+		return err
+	}
+	if w.chain.taint == nil {
+		w.chain.taint = &d
+	}
+	w.chain.write([]byte(melin.EntryMagic))
+	w.chain.write(raw)
+	return nil
+}
+
+// damagedStart begins the chain where the entries from a segment's beginning to
+// the first sound one came damaged.
+func (w *writer) damagedStart(first uint64) error {
+	for i := len(w.g.boundaries) - 1; i >= 0; i-- {
+		x := w.g.boundaries[i]
+		if x.start >= first {
+			continue
+		}
+		ds, all := w.g.damagedAll(x.start, first-1)
+		if !all || !w.chained {
+			continue
+		}
+		w.chain.start(x.anchor)
+		w.nextB = i + 1
+		for _, d := range ds {
+			if err := w.taint(d); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
 	return nil
 }
 
@@ -387,7 +462,7 @@ func (w *writer) pass(seq uint64) error {
 		if w.begun {
 			why = w.chain.why
 		}
-		if w.chain.taint != nil {
+		if w.chain.taint != nil && w.g.points[w.nextP].sequence > 0 {
 			why = "the entries there are damaged"
 		}
 		if err := w.verdict(&w.g.points[w.nextP], NotProvable, w.reason(why)); err != nil {
@@ -482,6 +557,9 @@ func (w *writer) end() error {
 	if err := w.flush(); err != nil {
 		return err
 	}
+	if err := w.damagedEnd(); err != nil {
+		return err
+	}
 	if !w.begun {
 		// Nothing but a start: a fresh replica makes its first segment.
 		if len(w.g.boundaries) > 0 {
@@ -514,6 +592,43 @@ func (w *writer) end() error {
 		if err := w.verdict(p, NotProvable, w.reason(why)); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// damagedEnd takes what came damaged behind the last sound entry into the
+// chain, so that the hashes named for it fail and are not just out of reach.
+func (w *writer) damagedEnd() error {
+	last := w.last
+	defer func() { w.last = last }()
+	for _, d := range w.g.damages {
+		if !w.chain.known() || d.first != w.last+1 {
+			continue
+		}
+		// The files end here: close makes them from what is sound.
+		if err := w.close(false); err != nil {
+			return err
+		}
+		if err := w.taint(d); err != nil {
+			return err
+		}
+		if w.last = d.last; d.last != 0 {
+			if err := w.check(w.last); err != nil {
+				return err
+			}
+			continue
+		}
+		// How many entries it was is open: it stands for all that are named.
+		for w.nextP < len(w.g.points) {
+			w.last = w.g.points[w.nextP].sequence
+			if err := w.check(w.last); err != nil {
+				return err
+			}
+			if w.g.points[w.nextP-1].segment {
+				break
+			}
+		}
+		break
 	}
 	return nil
 }
