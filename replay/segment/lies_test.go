@@ -233,3 +233,54 @@ func FuzzCheck(f *testing.F) {
 		}
 	})
 }
+
+// TestPageIndex: a flipped bit in a page index is found. In an offset index
+// every bit counts, but for the first row of a page of lists, which only
+// decoding tells; in a column index a bound may become looser, which is none
+// the less a bound.
+func TestPageIndex(t *testing.T) {
+	for _, name := range []string{"made/none-v1-plain.parquet", "made/zstd-v2-plain.parquet", "made/polars-gzip.parquet", "real/telemetry-small-0016.parquet"} {
+		b := readFile(t, name)
+		times, err := Times(b, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		claim := Claim{Rows: uint64(len(times)), FirstTS: times[0], LastTS: times[len(times)-1]}
+		size := int(binary.LittleEndian.Uint32(b[len(b)-8:]))
+		meta, _, err := parseNode(b[len(b)-8-size:len(b)-8], cStruct, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := map[string][2]int{}
+		sweep := func(what string, at, size int64, depth Depth) {
+			n := found[what]
+			for i := at; i < at+size; i++ {
+				for bit := range 8 {
+					b[i] ^= 1 << bit
+					if r := Check(b, claim, Options{Depth: depth}); !r.Sound() {
+						n[0]++
+					} else {
+						n[1]++
+					}
+					b[i] ^= 1 << bit
+				}
+			}
+			found[what] = n
+		}
+		for _, i := range []int{0, len(meta.at(4).list[0].at(1).list) - 1} {
+			c := meta.at(4).list[0].at(1).list[i]
+			if c.at(4) == nil || c.at(6) == nil {
+				t.Fatalf("%s has no page index", name)
+			}
+			sweep("offset index", c.at(4).num, c.at(5).num, DepthFooter)
+			sweep("column index", c.at(6).num, c.at(7).num, DepthFull)
+		}
+		if n := found["offset index"]; n[0] == 0 || n[1] > n[0]/20 {
+			t.Errorf("%s: offset index: %d flips found, %d not", name, n[0], n[1])
+		}
+		if n := found["column index"]; 3*n[0] < n[1] {
+			t.Errorf("%s: column index: %d flips found, %d not", name, n[0], n[1])
+		}
+		t.Logf("%s: found and not: %v", name, found)
+	}
+}

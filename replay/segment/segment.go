@@ -42,6 +42,7 @@ const (
 	KindSpan       = bounds.KindSpan
 	KindRows       = bounds.KindRows
 	KindValues     = bounds.KindValues
+	KindIndex      = bounds.KindIndex
 	KindStatistics = bounds.KindStatistics
 )
 

@@ -77,6 +77,8 @@ const (
 	KindRows = "segment-rows"
 	// KindValues: values that the column's type can't have.
 	KindValues = "segment-values"
+	// KindIndex: a column's page index is not what its pages are.
+	KindIndex = "segment-index"
 	// KindStatistics: the values are not what the footer says of them.
 	KindStatistics = "segment-statistics"
 )

@@ -111,6 +111,7 @@ type chunk struct {
 	external     bool // its pages are in another file
 	encrypted    bool
 	broken       bool // its pages do not hold, or are unchecked
+	dataPages    int
 }
 
 // extent is a stretch of the file.

@@ -14,7 +14,7 @@ type decoder struct {
 	leaf  *leaf
 	v     Visitor
 	err   error // the visitor's
-	stats accumulator
+	stats gathered
 
 	dict    []byte // the dictionary's values, PLAIN
 	dictN   int

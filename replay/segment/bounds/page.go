@@ -176,6 +176,7 @@ func (c *checker) headers(ch *chunk) bool {
 	}
 	var values, rows, decoded, heads int64
 	var v2 bool
+	places := c.offsetIndex(ch)
 	for pos := ch.start; pos < ch.end; {
 		p, ok := c.pageHeader(ch, pos)
 		if !ok {
@@ -188,9 +189,18 @@ func (c *checker) headers(ch *chunk) bool {
 				return false
 			}
 		case pageData, pageDataV2:
+			row := values
+			if ch.leaf.maxRep > 0 && values > 0 {
+				row = -1
+				if v2 {
+					row = rows
+				}
+			}
+			places.next(&p, row)
 			values += p.n
 			rows += p.rows
 			v2 = v2 || p.typ == pageDataV2
+			ch.dataPages++
 		}
 		decoded += p.size
 		heads += p.body - p.at
@@ -212,6 +222,9 @@ func (c *checker) headers(ch *chunk) bool {
 	}
 	if v2 && ch.leaf.maxRep > 0 && rows != ch.rows {
 		return fault("num_rows", ch.rows, rows)
+	}
+	if places.end(); places.t.bad != "" {
+		c.indexFault(ch, int64(places.t.badPos), "offset index", places.t.bad)
 	}
 	return true
 }
@@ -241,6 +254,8 @@ func (c *checker) decode(ch *chunk, v Visitor) bool {
 	defer func() { c.work -= d.spent }()
 	var rows, nulls int64
 	var dictSize int64
+	faults := len(c.res.Findings)
+	ix := c.readColumnIndex(ch, ch.dataPages)
 	for pos := ch.start; pos < ch.end; {
 		p, ok := c.pageHeader(ch, pos)
 		if !ok {
@@ -267,6 +282,8 @@ func (c *checker) decode(ch *chunk, v Visitor) bool {
 		if c.opt.codec(ch.codec) == nil && p.compressed {
 			return c.tooMuch(ch, "the codec "+codecNames[ch.codec]+" is not known here")
 		}
+		before := nulls
+		d.stats.page.reset()
 		bad, why := c.decodePage(ch, &p, v, &rows, &nulls)
 		if c.visitErr != nil {
 			return false
@@ -280,13 +297,18 @@ func (c *checker) decode(ch *chunk, v Visitor) bool {
 		}
 		if p.typ == pageDictionary {
 			dictSize = held
+			continue
 		}
+		if ix != nil && !c.comparePage(ch, ix, &p, &d.stats.page, nulls-before, !p.indexes()) {
+			ix = nil
+		}
+		d.stats.all.merge(&d.stats.page)
 	}
 	if ch.leaf.maxRep > 0 && rows != ch.rows {
 		c.pageFault(ch, ch.start, ch.end-ch.start, "its pages have "+wire.Itoa(rows)+" rows in a row group of "+wire.Itoa(ch.rows))
 		return false
 	}
-	return c.compareStatistics(ch, nulls)
+	return c.compareStatistics(ch, nulls) && len(c.res.Findings) == faults
 }
 
 // tooMuch says that a chunk is left unchecked.
@@ -436,3 +458,6 @@ func workPerByteOf(codec uint8) int64 {
 	}
 	return 1
 }
+
+// indexes says whether the page's values are indexes into a dictionary.
+func (p *page) indexes() bool { return p.enc == encPlainDictionary || p.enc == encDictionary }

@@ -43,8 +43,21 @@ func (t *thrift) statistics(st *statistics) {
 	}
 }
 
-// accumulator gathers the least and the greatest value of a chunk, and whether
-// its text is text.
+// gathered is what is kept of the values of a chunk, and of its newest page.
+type gathered struct{ all, page accumulator }
+
+func (g *gathered) begin(ch *chunk) {
+	g.all.begin(ch)
+	g.page.begin(ch)
+}
+
+func (g *gathered) release() {
+	g.all.release()
+	g.page.release()
+}
+
+// accumulator gathers the least and the greatest value, and whether text is
+// text.
 type accumulator struct {
 	order    order
 	wide     bool // 8 bytes, not 4
@@ -63,9 +76,33 @@ func (a *accumulator) begin(ch *chunk) {
 	l := ch.leaf
 	*a = accumulator{order: l.order, wide: l.width == 8, one: l.width == 1, text: l.utf8, width: l.width,
 		blo: a.blo[:0], bhi: a.bhi[:0]}
-	if ch.stats.min == nil && ch.stats.max == nil {
+	if ch.stats.min == nil && ch.stats.max == nil && ch.columnIndex.end == 0 {
 		a.order = orderNone
 	}
+}
+
+// reset forgets the values.
+func (a *accumulator) reset() { a.seen, a.badText = false, false }
+
+// merge adds what another one gathered.
+func (a *accumulator) merge(b *accumulator) {
+	a.badText = a.badText || b.badText
+	if !b.seen {
+		return
+	}
+	if a.order == orderBytes {
+		a.compareBytes(b.blo)
+		a.compareBytes(b.bhi)
+		return
+	}
+	if !a.seen {
+		a.lo, a.hi, a.ulo, a.uhi, a.flo, a.fhi = b.lo, b.hi, b.ulo, b.uhi, b.flo, b.fhi
+		a.seen = true
+		return
+	}
+	a.lo, a.hi = min(a.lo, b.lo), max(a.hi, b.hi)
+	a.ulo, a.uhi = min(a.ulo, b.ulo), max(a.uhi, b.uhi)
+	a.flo, a.fhi = min(a.flo, b.flo), max(a.fhi, b.fhi)
 }
 
 func (a *accumulator) release() {
@@ -255,7 +292,7 @@ func shortHex(b []byte) string {
 // says of it.
 func (c *checker) compareStatistics(ch *chunk, nulls int64) bool {
 	d := &c.dec
-	a := &d.stats
+	a := &d.stats.all
 	if d.hasDict && (a.order != orderNone || a.text) {
 		for i, used := range d.used {
 			if used == 0 {

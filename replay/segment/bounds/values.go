@@ -122,7 +122,7 @@ func (d *decoder) values(enc int32, buf []byte, n int) (bad, why string) {
 
 // fixed passes on values of a fixed width.
 func (d *decoder) fixed(b []byte) {
-	d.stats.fixed(b)
+	d.stats.page.fixed(b)
 	if d.v != nil && d.err == nil && len(b) > 0 {
 		d.err = d.v.Fixed(b)
 	}
@@ -130,7 +130,7 @@ func (d *decoder) fixed(b []byte) {
 
 // bytes passes on one BYTE_ARRAY.
 func (d *decoder) bytes(b []byte) {
-	d.stats.bytes(b)
+	d.stats.page.bytes(b)
 	if d.v != nil && d.err == nil {
 		d.err = d.v.Bytes(b)
 	}
