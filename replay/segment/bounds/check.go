@@ -187,6 +187,9 @@ func (c *checker) find(f wire.Finding) {
 	c.res.Findings = append(c.res.Findings, f)
 }
 
+// faults is how many findings there are, those left out among them.
+func (c *checker) faults() int { return len(c.res.Findings) + c.moreF }
+
 func (c *checker) unchecked(why string) {
 	if len(c.res.Unchecked) >= maxUnchecked {
 		c.moreU++

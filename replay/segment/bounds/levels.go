@@ -43,7 +43,7 @@ func (d *decoder) begin(ch *chunk, v Visitor, budget int64) {
 // release drops what the decoder holds of a segment, and buffers that are
 // larger than a pool should keep.
 func (d *decoder) release() {
-	const keep = 1 << 20
+	const keep = 4 << 20
 	if cap(d.pageBuf) > keep {
 		d.pageBuf = nil
 	}

@@ -254,7 +254,7 @@ func (c *checker) decode(ch *chunk, v Visitor) bool {
 	defer func() { c.work -= d.spent }()
 	var rows, nulls int64
 	var dictSize int64
-	faults := len(c.res.Findings)
+	faults := c.faults()
 	ix := c.readColumnIndex(ch, ch.dataPages)
 	for pos := ch.start; pos < ch.end; {
 		p, ok := c.pageHeader(ch, pos)
@@ -308,7 +308,7 @@ func (c *checker) decode(ch *chunk, v Visitor) bool {
 		c.pageFault(ch, ch.start, ch.end-ch.start, "its pages have "+wire.Itoa(rows)+" rows in a row group of "+wire.Itoa(ch.rows))
 		return false
 	}
-	return c.compareStatistics(ch, nulls) && len(c.res.Findings) == faults
+	return c.compareStatistics(ch, nulls) && c.faults() == faults
 }
 
 // tooMuch says that a chunk is left unchecked.
