@@ -217,11 +217,15 @@ func snappy(dst, src []byte) error {
 				if extra > len(src)-s {
 					return errCut
 				}
-				n = 0
+				long := uint64(0)
 				for i := range extra {
-					n |= int(src[s+i]) << (8 * i)
+					long |= uint64(src[s+i]) << (8 * i)
 				}
 				s += extra
+				if long >= uint64(len(src)-s) {
+					return errCut
+				}
+				n = int(long)
 			}
 			n++
 			if n > len(src)-s {

@@ -93,6 +93,9 @@ type hybrid struct {
 	width int
 }
 
+// maxRun is more than any page has values, and fits an int everywhere.
+const maxRun = 1 << 30
+
 // run is the next run: count values, all of them value, or bit-packed.
 func (h *hybrid) run() (count int, value uint32, packed []byte, bad string) {
 	head, n := binary.Uvarint(h.src)
@@ -109,7 +112,7 @@ func (h *hybrid) run() (count int, value uint32, packed []byte, bad string) {
 			return 0, 0, nil, "a bit-packed run of " + wire.Utoa(size) + " bytes where " + wire.Itoa(int64(len(h.src))) + " are left"
 		}
 		packed, h.src = h.src[:size:size], h.src[size:]
-		return int(head>>1) * 8, 0, packed, ""
+		return int(min(head>>1*8, maxRun)), 0, packed, ""
 	}
 	size := (h.width + 7) / 8
 	if size > len(h.src) {
@@ -122,7 +125,7 @@ func (h *hybrid) run() (count int, value uint32, packed []byte, bad string) {
 	if h.width < 32 && value>>h.width != 0 {
 		return 0, 0, nil, "a run's value has more than " + wire.Itoa(int64(h.width)) + " bits"
 	}
-	return int(head >> 1), value, nil, ""
+	return int(min(head>>1, maxRun)), value, nil, ""
 }
 
 // overrun says whether a run of count values is too long where left are wanted:

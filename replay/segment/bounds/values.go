@@ -370,7 +370,7 @@ func deltas(src []byte, n int, emit func([]int64)) (rest []byte, bad string) {
 	var head [3]uint64
 	for i := range head {
 		v, k := binary.Uvarint(src)
-		if k <= 0 || v > 1<<31 {
+		if k <= 0 || v > 1<<30 {
 			return nil, "a delta header that is no header"
 		}
 		head[i], src = v, src[k:]
@@ -413,9 +413,9 @@ func deltas(src []byte, n int, emit func([]int64)) (rest []byte, bad string) {
 			if w > 64 {
 				return nil, "a delta of " + wire.Itoa(int64(w)) + " bits"
 			}
-			size := per / 8 * w
-			if size > len(src) {
-				return nil, "deltas of " + wire.Itoa(int64(size)) + " bytes where " + wire.Itoa(int64(len(src))) + " are left of the page"
+			size := int64(per/8) * int64(w)
+			if size > int64(len(src)) {
+				return nil, "deltas of " + wire.Itoa(size) + " bytes where " + wire.Itoa(int64(len(src))) + " are left of the page"
 			}
 			packed := src[:size]
 			src = src[size:]
