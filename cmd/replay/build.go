@@ -19,8 +19,8 @@ var buildCommand = &cli.Command{
 	Name:  "build",
 	Args:  "INPUT… --archive OUT",
 	Short: "rebuild the archive that the receiver would have had",
-	Long: `INPUT is a capture directory, some of its files, or a raw stream file; any number
-of them, of any number of connections and sites, in any order. OUT is a dendro
+	Long: `INPUT is a capture directory, some of its files, a raw stream file, or a finished
+archive; any number of them, of any number of connections and sites, in any order. OUT is a dendro
 archive (SQLite); it appears whole, under its name, or not at all. What can't be
 in the archive lies in OUT.quarantine/ with its bytes and the reason.
 
@@ -47,7 +47,7 @@ replay build saved.bin --archive site.dendro --json`,
 		fs.StringVar(&opt.Encoder, "encoder", "", "refuse sources that name another encoder than `NAME`")
 		fs.BoolVar(&asJSON, "json", false, "the report as one JSON object (docs/report.md)")
 		in.register(fs)
-		return func(r *cli.Run) error {
+		return func(r *cli.Run) (err error) {
 			if opt.Archive == "" {
 				return cli.Usagef("--archive OUT is required")
 			}
@@ -55,6 +55,7 @@ replay build saved.bin --archive site.dendro --json`,
 			if err != nil {
 				return err
 			}
+			defer func() { err = errors.Join(err, in.close()) }()
 			protocol, err := oneProtocol(set)
 			if err != nil {
 				return err

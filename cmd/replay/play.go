@@ -87,6 +87,7 @@ replay play capture/ --listen http://127.0.0.1:4241/metrics/stream`,
 			if err != nil {
 				return err
 			}
+			defer func() { err = errors.Join(err, in.close()) }()
 			runs, err := playable(set, only)
 			if err != nil {
 				return err

@@ -29,8 +29,11 @@ type Mode string
 const (
 	// Create makes the file where there is none.
 	Create Mode = "rwc"
-	// ReadOnly never writes.
+	// ReadOnly never writes to the database, but may make files beside it.
 	ReadOnly Mode = "ro"
+	// Immutable takes no lock and makes no file; it does not see what lies in a
+	// write-ahead log.
+	Immutable Mode = "ro&immutable=1"
 )
 
 // Open opens the database at a path, whatever characters it has.
