@@ -46,10 +46,11 @@ type builder struct {
 	room    *budget
 	workers chan struct{}
 	stop    chan struct{} // closed when the writer failed
-	seen    map[string]struct{}
-	names   map[string]string
-	read    int64
-	total   int64
+	// strict is what the crate would have refused first.
+	strict *ErrRefused
+	names  map[string]string
+	read   int64
+	total  int64
 }
 
 // batch is a piece of work for the writer, in the order of its connection.
@@ -114,7 +115,7 @@ func (b *builder) build() (err error) {
 		b.total += c.length()
 	}
 	order, passes := b.conns, 1
-	if len(b.conns) > 1 {
+	if len(b.conns) > 1 || len(b.opt.Select.Labels) > 0 {
 		b.total *= 2
 		o := b.segmentOptions()
 		o.Depth = max(o.Depth, segment.DepthRows)
@@ -126,6 +127,10 @@ func (b *builder) build() (err error) {
 		order, passes = b.sources.rank(b.conns)
 		b.total += int64(passes-1) * b.total / 2
 	}
+	for _, s := range b.sources.list {
+		s.left = !b.opt.Select.source(s)
+	}
+	b.report.Selection = b.opt.Select.statements()
 	b.aside = newQuarantine(b)
 	b.stage, err = archive.NewStage(b.opt.Archive, archive.Options{Schema: b.opt.Schema, Segment: b.segmentOptions()}, b.aside)
 	if err != nil {
@@ -158,6 +163,14 @@ func (b *builder) build() (err error) {
 		return err
 	}
 	return b.stage.Finish(rows, doc)
+}
+
+// failed is what a visitor reports though its method has no error.
+func (b *builder) failed() error {
+	if b.strict != nil {
+		return b.strict
+	}
+	return nil
 }
 
 func (b *builder) progress(n int64) {
@@ -268,9 +281,8 @@ func (b *builder) intern(stream []byte) string {
 // maxNames bounds the interned names of streams.
 const maxNames = 1 << 16
 
-// mine says that p's source is contributed in this pass, and in another one its
-// facts were noted already.
-func (b *builder) mine(p *part) bool { return p.src.own == b.pass }
+// mine says that p's source is selected and contributed in this pass.
+func (b *builder) mine(p *part) bool { return p.src.own == b.pass && !p.src.left }
 
 func (b *builder) write(x *batch) error {
 	for i := range x.groups {
@@ -342,9 +354,15 @@ func (b *builder) found(f wire.Finding) {
 	b.mu.Lock()
 	b.report.add(f)
 	b.mu.Unlock()
+	if b.opt.Strict && b.strict == nil && refusedKinds[f.Kind] {
+		b.strict = &ErrRefused{Finding: f}
+	}
 }
 
 func (b *builder) handshake(p *part, h *dendro.Handshake) error {
+	if len(b.opt.Select.Sources) > 0 {
+		p.src.left = !slices.Contains(b.opt.Select.Sources, p.src.uuid) || p.src.left
+	}
 	if !b.mine(p) {
 		return nil
 	}
@@ -368,6 +386,9 @@ func (b *builder) index(p *part, x *dendro.Index, off int64) error {
 	if !b.mine(p) {
 		return nil
 	}
+	if s := &b.opt.Select; !s.offset(off) || !s.before(x.TS) {
+		return nil
+	}
 	t := b.gather()
 	t.indexes = append(t.indexes, indexItem{p.src, b.intern(x.Stream), x.TS, t.keep(x.Blob), p.rank, p.pos})
 	p.pos++
@@ -375,8 +396,8 @@ func (b *builder) index(p *part, x *dendro.Index, off int64) error {
 	return b.flushFull()
 }
 
-func (b *builder) clock(p *part, o *dendro.ClockOffset) error {
-	if !b.mine(p) {
+func (b *builder) clock(p *part, o *dendro.ClockOffset, off int64) error {
+	if s := &b.opt.Select; !b.mine(p) || !s.offset(off) || !s.span(o.TS, o.TS) {
 		return nil
 	}
 	p.newest.saw(o.TS)
@@ -390,7 +411,15 @@ func (b *builder) rows(p *part, r *dendro.Rows, off int64) error {
 	if !b.mine(p) {
 		return nil
 	}
+	sel := &b.opt.Select
+	if !sel.offset(off) {
+		return nil
+	}
+	part := !sel.whole()
 	for row := range r.All() {
+		if part && (!sel.span(row.TS, row.TS) || !sel.stream(b.intern(row.Stream))) {
+			continue
+		}
 		t := b.gather()
 		k := groupKey{p.src, b.intern(row.Stream)}
 		i, ok := t.byKey[k]
@@ -398,6 +427,9 @@ func (b *builder) rows(p *part, r *dendro.Rows, off int64) error {
 			i = len(t.groups)
 			t.byKey[k] = i
 			t.groups = append(t.groups, group{groupKey: k})
+		}
+		if b.opt.Strict {
+			b.strictRow(p, k.stream, row.TS)
 		}
 		p.newest.saw(row.TS)
 		p.spanOf(k.stream, row.TS).row(row.TS)
@@ -465,6 +497,14 @@ func (b *builder) lost(c *connection, p *part, why string, off int64) {
 func (b *builder) segment(p *part, s *dendro.Segment, off int64) error {
 	if !b.mine(p) {
 		return nil
+	}
+	if sel := &b.opt.Select; !sel.offset(off) || !sel.span(s.FirstTS, s.LastTS) || !sel.stream(b.intern(s.Stream)) {
+		return nil
+	}
+	if b.opt.Strict {
+		if err := b.strictSegment(p, s, off); err != nil {
+			return err
+		}
 	}
 	g := b.segItem(p, s, off)
 	select {

@@ -34,7 +34,6 @@ func (b *builder) conclude() ([]archive.Source, error) {
 	c.RowsBelowWatermark, c.RowsSuperseded = n.RowsBelowWatermark, n.RowsSuperseded
 	c.Segments, c.SegmentsHeld, c.SegmentsQuarantined = n.Segments, n.SegmentsHeld, n.SegmentsQuarantined
 	c.IndexEntries, c.ClockOffsets = n.IndexEntries, n.ClockOffsets
-	c.Sources = int64(len(b.sources.list))
 	for _, conn := range b.conns {
 		c.Bytes += conn.length()
 		r.Inputs = append(r.Inputs, ReportInput{ID: conn.ID, Protocol: conn.Protocol, Bytes: conn.length(), Clean: conn.clean, Used: true})
@@ -43,6 +42,10 @@ func (b *builder) conclude() ([]archive.Source, error) {
 	rows := make([]archive.Source, 0, len(b.sources.list))
 	taken := map[string]bool{}
 	for _, s := range b.sources.list {
+		if s.left {
+			continue
+		}
+		c.Sources++
 		streams, err := b.stage.Streams(s.id)
 		if err != nil {
 			return nil, err
@@ -56,7 +59,7 @@ func (b *builder) conclude() ([]archive.Source, error) {
 		}
 		newest, oldest := s.parts[0], s.parts[len(s.parts)-1]
 		b.compare(s)
-		complete := newest.handshake.Complete && newest.conn.clean && whole
+		complete := newest.handshake.Complete && newest.conn.clean && whole && b.opt.Select.whole()
 		rs := ReportSource{UUID: s.uuid, Minted: s.minted, Labels: newest.labels, Encoder: newest.metadata["encoder"],
 			Complete: complete, Streams: streamsOf(streams)}
 		for _, p := range s.parts {

@@ -50,6 +50,8 @@ type Options struct {
 	Separate bool
 	// Encoder refuses sources that name another one, "" takes all.
 	Encoder string
+	// Select is what part of the input is asked for.
+	Select Selection
 	// Strict ends the rebuild at the first thing that the crate would refuse.
 	Strict bool
 	// Tool is the tool's version for the archive's report.

@@ -45,6 +45,8 @@ type source struct {
 	minted bool
 	// parts is what each connection contributes.
 	parts []*part
+	// left: the selection leaves it out.
+	left bool
 	// own is the number of its own pass, 0 for the common one.
 	own int
 }
@@ -66,7 +68,8 @@ type part struct {
 	streams        map[string]*span
 	losses         []Loss
 	moreLoss       int64
-	pos            int64 // of the next index entry
+	pos            int64                   // of the next index entry
+	crate          map[string]*crateStream // with --strict
 }
 
 // Identity is what a Handshake says.

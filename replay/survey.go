@@ -15,6 +15,7 @@ import (
 type surveyor struct{ opt segment.Options }
 
 func (surveyor) frame(*connection, wire.Unit, *dendro.Outcome)                    {}
+func (surveyor) failed() error                                                    { return nil }
 func (surveyor) found(wire.Finding)                                               {}
 func (surveyor) gap(*part, uint64, *dendro.Rows, int64)                           {}
 func (surveyor) refusedSegment(*part, *dendro.Segment, wire.Finding, int64) error { return nil }
@@ -23,7 +24,7 @@ func (surveyor) skipped(*part, *dendro.Rows, int64) error                       
 func (surveyor) index(*part, *dendro.Index, int64) error                          { return nil }
 func (surveyor) update(*part, *dendro.SourceUpdate) error                         { return nil }
 func (surveyor) handshake(p *part, h *dendro.Handshake) error                     { p.open(h); return nil }
-func (surveyor) clock(p *part, o *dendro.ClockOffset) error                       { p.survey.saw(o.TS); return nil }
+func (surveyor) clock(p *part, o *dendro.ClockOffset, _ int64) error              { p.survey.saw(o.TS); return nil }
 func (s surveyor) rows(p *part, r *dendro.Rows, _ int64) error {
 	for row := range r.All() {
 		p.survey.saw(row.TS)

@@ -22,6 +22,8 @@ import (
 type visitor interface {
 	// frame is told every frame, whatever the rules made of it.
 	frame(c *connection, u wire.Unit, out *dendro.Outcome)
+	// failed ends the walk.
+	failed() error
 	// found is told every finding, with connection and file filled in.
 	found(f wire.Finding)
 	// handshake, … are told what the rules let through.
@@ -30,7 +32,7 @@ type visitor interface {
 	rows(p *part, r *dendro.Rows, off int64) error
 	skipped(p *part, r *dendro.Rows, off int64) error
 	segment(p *part, s *dendro.Segment, off int64) error
-	clock(p *part, o *dendro.ClockOffset) error
+	clock(p *part, o *dendro.ClockOffset, off int64) error
 	update(p *part, u *dendro.SourceUpdate) error
 	// refusedSegment is told a segment whose claim can't be, with the reason.
 	refusedSegment(p *part, s *dendro.Segment, f wire.Finding, off int64) error
@@ -128,6 +130,9 @@ func (w *walker) run(run *capture.Run, progress func(int64)) (rest *capture.Run,
 		}
 		for _, f := range src.Findings() {
 			w.v.found(run.Locate(f))
+		}
+		if err := w.v.failed(); err != nil {
+			return nil, err
 		}
 		var damage *capture.DamagedError
 		switch {
@@ -233,7 +238,7 @@ func (w *walker) apply(u wire.Unit, out *dendro.Outcome) error {
 	case out.Segment != nil:
 		return w.v.segment(p, out.Segment, u.Offset)
 	case out.ClockOffset != nil:
-		return w.v.clock(p, out.ClockOffset)
+		return w.v.clock(p, out.ClockOffset, u.Offset)
 	case out.SourceUpdate != nil:
 		return w.v.update(p, out.SourceUpdate)
 	case out.Rows != nil:

@@ -45,6 +45,9 @@ replay build saved.bin --archive site.dendro --json`,
 		fs.Var(&onBad, "on-bad-segment", "what becomes of a segment whose check finds a fault")
 		fs.Var(&sources, "sources", "merged: equal uuid is one source; separate: each handshake its own, as the crate does")
 		fs.StringVar(&opt.Encoder, "encoder", "", "refuse sources that name another encoder than `NAME`")
+		fs.BoolVar(&opt.Strict, "strict", false, "end at the first thing that the crate would refuse, with its verdict")
+		var sel selectFlags
+		sel.register(fs)
 		fs.BoolVar(&asJSON, "json", false, "the report as one JSON object (docs/report.md)")
 		in.register(fs)
 		return func(r *cli.Run) (err error) {
@@ -66,12 +69,16 @@ replay build saved.bin --archive site.dendro --json`,
 			case dendro.Name:
 				opt.Schema = int(schema.Value[0] - '0')
 				opt.Check, _ = segment.ParseDepth(check.Value)
+				if opt.Select, err = sel.selection(); err != nil {
+					return err
+				}
 				opt.OnBadSegment = replay.BadSegmentPolicy(onBad.Value)
 				opt.Separate = sources.Value == "separate"
 				opt.Progress = func(p replay.Progress) { bar.Set(p.Read, p.Total) }
 				report, err = replay.Build(set, opt)
 			default:
-				if err := onlyFor(fs, dendro.Name, "schema", "check", "on-bad-segment", "sources", "encoder"); err != nil {
+				if err := onlyFor(fs, dendro.Name, "schema", "check", "on-bad-segment", "sources", "encoder", "strict",
+					"source", "label", "stream", "from", "until"); err != nil {
 					return err
 				}
 				report, err = shadow.Build(set, opt.Archive, shadow.Options{Tool: opt.Tool,

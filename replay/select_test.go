@@ -1,0 +1,111 @@
+package replay
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"wiretape/replay/segment"
+)
+
+func TestSelection(t *testing.T) {
+	_, whole := mustBuild(t, Options{}, stream("real/small"))
+	src := whole.Sources[0]
+	uuid, mid := src.UUID, src.WAL[len(src.WAL)/2].TS
+	for _, c := range []struct {
+		name string
+		sel  Selection
+		row  func(dumpedRow) bool
+		seg  func(dumpedSegment) bool
+		gone bool
+	}{
+		{"source", Selection{Sources: []string{uuid}}, nil, nil, false},
+		{"another source", Selection{Sources: []string{"x"}}, nil, nil, true},
+		{"label", Selection{Labels: map[string]string{"host": "web-00"}}, nil, nil, false},
+		{"another label", Selection{Labels: map[string]string{"host": "web-01"}}, nil, nil, true},
+		{"stream", Selection{Streams: []string{"memory"}},
+			func(r dumpedRow) bool { return r.Stream == "memory" }, func(s dumpedSegment) bool { return s.Stream == "memory" }, false},
+		{"from", Selection{From: &Bound{Time: mid}},
+			func(r dumpedRow) bool { return r.TS >= mid }, func(s dumpedSegment) bool { return s.LastTS >= mid }, false},
+		{"until", Selection{Until: &Bound{Time: mid}},
+			func(r dumpedRow) bool { return r.TS < mid }, func(s dumpedSegment) bool { return s.FirstTS < mid }, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r, d := mustBuild(t, Options{Select: c.sel}, stream("real/small"))
+			if len(r.Selection) == 0 {
+				t.Error("the report does not state the selection")
+			}
+			if c.gone {
+				if len(d.Sources) != 0 || r.Counts.Sources != 0 {
+					t.Errorf("%d sources", len(d.Sources))
+				}
+				return
+			}
+			got := d.Sources[0]
+			wal := slices.Clone(src.WAL)
+			if c.row != nil {
+				wal = slices.DeleteFunc(wal, func(r dumpedRow) bool { return !c.row(r) })
+			}
+			if !slices.Equal(got.WAL, wal) || len(wal) == 0 {
+				t.Errorf("%d rows, want %d", len(got.WAL), len(wal))
+			}
+			n := 0
+			for _, s := range src.Segments {
+				if c.seg == nil || c.seg(s) {
+					n++
+				}
+			}
+			if len(got.Segments) != n {
+				t.Errorf("%d segments, want %d", len(got.Segments), n)
+			}
+			if got.Complete {
+				t.Error("a part is called complete")
+			}
+		})
+	}
+}
+
+func TestParseBound(t *testing.T) {
+	for s, want := range map[string]Bound{
+		"0":                              {IsOffset: true},
+		"123":                            {Offset: 123, IsOffset: true},
+		"ts:-5":                          {Time: -5},
+		"1970-01-01T00:00:01Z":           {Time: 1e9},
+		"1970-01-01T01:00:00.5+01:00":    {Time: 5e8},
+		"1970-01-02":                     {Time: 86400e9},
+		"2023-11-14T22:13:20.000000001Z": {Time: 1_700_000_000_000_000_001},
+	} {
+		if got, err := ParseBound(s); err != nil || *got != want {
+			t.Errorf("%q: %+v, %v", s, got, err)
+		}
+	}
+	for _, s := range []string{"", "-1", "ts:", "ts:x", "yesterday", "1500-01-01", "9999-01-01T00:00:00Z"} {
+		if got, err := ParseBound(s); err == nil {
+			t.Errorf("%q: %+v", s, got)
+		}
+	}
+}
+
+// --strict ends where the crate does; -1 is where only that it ends matters.
+func TestStrict(t *testing.T) {
+	for name, want := range map[string]int64{
+		"bad-bool": 315, "trailing-bytes": 315, "len-0": 315, "len-over-64MiB": 315, "bad-uuid-utf8": -1, "no-handshake": 14,
+		"unknown-ordinal": 315, "overlapping-segment": 2171, "segment-after-live-rows": -1, "segment-covers-held-rows": -1,
+		"segment-zero-rows": -1, "segment-inverted-span": -1,
+	} {
+		r, _, err := build(t, Options{Strict: true, Check: segment.DepthRows}, stream("crafted/"+name))
+		var refused *ErrRefused
+		if !errors.As(err, &refused) || r.Verdict != Failed {
+			t.Errorf("%s: %v, verdict %s", name, err, r.Verdict)
+			continue
+		}
+		if want >= 0 && refused.Finding.Offset != want {
+			t.Errorf("%s: refused at %d, want %d", name, refused.Finding.Offset, want)
+		}
+	}
+	for _, name := range []string{"real/small", "real/live", "crafted/held-segment", "crafted/unknown-kind", "crafted/gap", "crafted/duplicate-row-ts"} {
+		if _, _, err := build(t, Options{Strict: true}, stream(name)); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
