@@ -9,6 +9,9 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"wiretape/capture"
+	"wiretape/capture/sidecar"
 )
 
 func TestMain(m *testing.M) {
@@ -23,11 +26,11 @@ func TestScripts(t *testing.T) {
 	}
 	testscript.Run(t, testscript.Params{
 		Dir:  "testdata/script",
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "record": record},
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("FIXTURES", fixtures)
 			e.Setenv("TZ", "Asia/Kathmandu")
-			return os.MkdirAll(filepath.Join(e.WorkDir, "in"), 0o755)
+			return nil
 		},
 	})
 }
@@ -49,4 +52,25 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	if code != want {
 		ts.Fatalf("exit code %d, want %d", code, want)
 	}
+}
+
+// record is "record DIR STREAM BYTES": a capture of one connection, in files of
+// about so many bytes.
+func record(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 3 {
+		ts.Fatalf("usage: record DIR STREAM BYTES")
+	}
+	stream, err := os.ReadFile(ts.MkAbs(args[1]))
+	ts.Check(err)
+	size, err := strconv.ParseInt(args[2], 10, 64)
+	ts.Check(err)
+	d, err := capture.Create(ts.MkAbs(args[0]), capture.Options{RotateBytes: size, Unique: func() uint32 { return 0xabc }})
+	ts.Check(err)
+	w, err := d.Connect(capture.ConnInfo{Endpoint: "tcp://publisher:9000", Protocol: "auto"})
+	ts.Check(err)
+	_, err = w.Write(stream, capture.Instant{Wall: 1_700_000_000e9, Mono: 1e9})
+	ts.Check(err)
+	_, err = w.Close(sidecar.Verdict{Kind: sidecar.TransportClean}, sidecar.ClosedEnd)
+	ts.Check(err)
+	ts.Check(d.Close())
 }

@@ -218,6 +218,7 @@ func (in *inspector) finding(f *wire.Finding) error {
 // connection shows one connection. hit says that it has the frame asked for.
 func (in *inspector) connection(c *capture.Connection) (hit bool, err error) {
 	one := in.opt.Frame != nil
+	before := in.res
 	if !one {
 		if err := in.view.begin(c); err != nil {
 			return false, err
@@ -232,7 +233,6 @@ func (in *inspector) connection(c *capture.Connection) (hit bool, err error) {
 	defer units.Close()
 	p := protocols.All().Named(c.Protocol)
 	number, at := int64(0), int64(0)
-	before := in.res
 	for {
 		u, found, err := units.Next()
 		if err != nil && err != io.EOF {

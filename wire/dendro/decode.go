@@ -380,7 +380,7 @@ func (c *cursor) opt(name string, isText bool) (b []byte, has bool) {
 	}
 	b, ok := c.take(name)
 	if !ok || isText && !c.text(name, b, at) {
-		return nil, has && c.fault == nil
+		return nil, false
 	}
 	t := wire.TypeBlob
 	if isText {

@@ -57,9 +57,9 @@ const (
 	// MaxHeld is how many bytes of Handshake and SourceUpdate frames a decoder
 	// keeps for its context. What is more is known but can't be handed on.
 	MaxHeld = 16 << 20
-	// MaxResync is the largest Handshake, in bytes, at which a lost framing is
+	// MaxResync is the largest len of a Handshake at which a lost framing is
 	// found again.
-	MaxResync = 256 << 10
+	MaxResync = 64 << 10
 )
 
 // Frame kinds.
