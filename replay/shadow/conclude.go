@@ -427,7 +427,7 @@ func placed(v *versionSeen) FirstFrame {
 	return FirstFrame{Connection: v.place.Connection, File: v.place.File, Offset: v.place.Offset, Name: v.place.Field}
 }
 
-// JSON is the report as one object and a line end.
+// JSON is the report as one object.
 func (r *Report) JSON() []byte {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -436,5 +436,5 @@ func (r *Report) JSON() []byte {
 	if err := e.Encode(r); err != nil {
 		panic("a report that is no JSON: " + err.Error()) // it is made of numbers and strings alone
 	}
-	return b.Bytes()
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }

@@ -209,7 +209,7 @@ func (b *builder) conclude() error {
 // publish gives the build its name.
 func (b *builder) publish(dir string) error {
 	b.report.conclude(nil)
-	if err := writeFile(filepath.Join(b.dir, reportName), b.report.JSON()); err != nil {
+	if err := writeFile(filepath.Join(b.dir, reportName), append(b.report.JSON(), '\n')); err != nil {
 		return err
 	}
 	for _, d := range []string{filepath.Join(b.dir, shadowsName), b.dir} {
