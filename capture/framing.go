@@ -187,7 +187,8 @@ func (fr *framing) detect(p []byte, end bool) int {
 		fr.offset += int64(n)
 		return n
 	}
-	if fr.direction == wire.DirectionUnknown {
+	// What travels tells the direction better than who connected to whom.
+	if dir != wire.DirectionUnknown {
 		fr.direction = dir
 	}
 	fr.offset = 0

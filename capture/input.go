@@ -706,7 +706,7 @@ func (c *Connection) detect() error {
 					Message: "the sidecar says " + wire.SafeText(said, 40) + ", the bytes are " + p.Name()})
 			}
 			c.Protocol = p.Name()
-			if c.Direction == wire.DirectionUnknown {
+			if d != wire.DirectionUnknown {
 				c.Direction = d
 			}
 			return nil
