@@ -116,7 +116,7 @@ func (b *builder) connection(k *connection) error {
 			return err
 		}
 	}
-	if k.direction == wire.DirectionUnknown && w.dec != nil {
+	if w.dec != nil && w.dec.Direction() != wire.DirectionUnknown {
 		k.direction = w.dec.Direction()
 	}
 	k.ending = string(in.Ending())

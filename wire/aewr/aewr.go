@@ -286,7 +286,7 @@ var errContext = errors.New("the context is not one of aewr")
 
 // Open starts a decoder.
 func (protocol) Open(c wire.Config) (wire.Decoder, error) {
-	d := &Decoder{configured: c.Direction, direction: c.Direction}
+	d := &Decoder{told: c.Direction}
 	if c.Context == nil {
 		return d, nil
 	}
@@ -298,7 +298,7 @@ func (protocol) Open(c wire.Config) (wire.Decoder, error) {
 		if v, ok := e.Value(ctxEpoch); ok {
 			d.epoch, d.seen = v.Num, true
 		}
-		if v, ok := e.Value(ctxDirection); ok && d.direction == wire.DirectionUnknown && v.Num <= uint64(wire.Upstream) {
+		if v, ok := e.Value(ctxDirection); ok && v.Num <= uint64(wire.Upstream) {
 			d.direction = wire.Direction(v.Num)
 		}
 		if v, ok := e.Value(ctxChecksums); ok {

@@ -9,8 +9,8 @@ import (
 // Decoder reads one direction of one AEWR connection. It keeps the version and
 // the newest epoch seen, and whether header checksums hold on this connection.
 type Decoder struct {
-	configured wire.Direction // as told; a type that goes the other way is a finding
-	direction  wire.Direction // as told, or as the first one-way type showed
+	told      wire.Direction // by whom the connection was made
+	direction wire.Direction // as the first one-way type showed
 
 	seen      bool // an epoch
 	versioned bool // a version
@@ -35,8 +35,14 @@ type Decoder struct {
 
 var _ wire.Decoder = (*Decoder)(nil)
 
-// Direction is the direction as configured or as the message types showed it.
-func (d *Decoder) Direction() wire.Direction { return d.direction }
+// Direction is the direction as the message types showed it, else as it was
+// told: who connected to whom says less than what travels.
+func (d *Decoder) Direction() wire.Direction {
+	if d.direction == wire.DirectionUnknown {
+		return d.told
+	}
+	return d.direction
+}
 
 // Epoch is the newest manifest_epoch seen.
 func (d *Decoder) Epoch() uint64 { return d.epoch }
@@ -280,10 +286,7 @@ func (d *Decoder) observeType(u wire.Unit, h *Header, t *typeInfo, findings []wi
 		d.misdirect = true
 		place.Kind = KindDirection
 		place.Want = "a type that travels " + d.direction.String()
-		place.Message = place.Got + " travels " + t.dir.String() + ", this stream is " + d.direction.String()
-		if d.configured == wire.DirectionUnknown {
-			place.Message += " as its first frames show"
-		}
+		place.Message = place.Got + " travels " + t.dir.String() + ", this stream is " + d.direction.String() + " as its first frames show"
 		place.Cost = "further ones are not reported"
 		return append(findings, place)
 	}

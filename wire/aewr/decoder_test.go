@@ -400,6 +400,14 @@ func TestDirection(t *testing.T) {
 	if got := placesOf(findings); got != fmt.Sprintf("wrong-direction@%d", len(up)+6) {
 		t.Error(got)
 	}
+	// Who connected to whom may say otherwise.
+	d := open(t, wire.Config{Direction: wire.Downstream})
+	if d.Direction() != wire.Downstream {
+		t.Error(d.Direction())
+	}
+	if _, findings, _ := readFrom(t, d, slices.Concat(ping, up, up), 0); len(findings) > 0 || d.Direction() != wire.Upstream {
+		t.Errorf("%s, %+v", d.Direction(), findings)
+	}
 	for _, none := range []string{"", "AEW", "AEWX", "DNDR", "\x00"} {
 		if m, _ := Protocol.Detect([]byte(none), true); m != wire.NoMatch {
 			t.Errorf("%q: %d", none, m)
