@@ -157,7 +157,7 @@ func TestRecordAndRead(t *testing.T) {
 			if s.SHA256 != hex.EncodeToString(sum[:]) {
 				t.Fatalf("file %d: wrong hash", f.Number)
 			}
-			if i > 0 && (s.PreviousSHA256 != c.Files[i-1].Sidecar.SHA256 || s.Context == nil) {
+			if i > 0 && (s.PreviousSHA256 != c.Files[i-1].Sidecar.SHA256 || f.WholeSidecar().Context == nil) {
 				t.Fatalf("file %d: %+v", f.Number, s)
 			}
 			all, cut, err := f.Arrivals()

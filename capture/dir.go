@@ -104,6 +104,9 @@ type Dir struct {
 	mu        sync.Mutex
 	counter   int64
 	recovered []Recovered
+
+	pruneMu sync.Mutex
+	memory  memory
 }
 
 // Create takes a capture directory for recording: makes it when it does not

@@ -169,7 +169,7 @@ func (c *Connection) describe(opt InfoOptions) (*ConnectionInfo, error) {
 				kinds[k.Kind] += k.Count
 			}
 			ci.Framing = s.Framing
-			for _, x := range s.Findings {
+			for _, x := range f.findings() {
 				w := safeFinding(x.Wire())
 				w.Connection, w.File = c.ID, f.Name
 				ci.Findings = append(ci.Findings, w)

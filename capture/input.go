@@ -99,10 +99,14 @@ type File struct {
 	Sealed     bool
 	Compressed bool
 	// Sidecar is what the file's sidecar says, as far as it fits the bytes;
-	// nil without one.
+	// nil without one. Context and Findings are left out, since a set of many
+	// files would hold much: WholeSidecar has them.
 	Sidecar *sidecar.Sidecar
 
-	fs vfs.FS
+	fs   vfs.FS
+	conn string
+	// side is the path of the sidecar that Sidecar was read from.
+	side string
 	// expected is Length as the sidecar says, -1 without one.
 	expected int64
 	size     int64 // on disk
@@ -223,6 +227,10 @@ type inputs struct {
 	byID map[string]*gathered
 	raws []*File
 	seen map[string]bool
+	// folders that were given, and what their journals say was pruned: nil
+	// until it is asked for.
+	folders []string
+	pruned  map[string]bool
 }
 
 // gathered is one connection's files and side files as they are found.
@@ -241,6 +249,7 @@ func (in *inputs) path(p string) error {
 	if !st.Dir {
 		return in.file(p, true)
 	}
+	in.folders = append(in.folders, p)
 	return in.folder(p, folderTries)
 }
 
@@ -510,11 +519,14 @@ func (c *Connection) add(f wire.Finding) {
 
 // describe finds out a file's length and reads its sidecar.
 func (in *inputs) describe(c *Connection, f *File) {
+	f.conn = c.ID
 	side, finding := in.sidecar(c.ID, f)
 	if finding != nil {
 		c.add(*finding)
 	}
-	f.Sidecar = side
+	if f.Sidecar = side; side != nil {
+		side.Context, side.Findings = nil, nil
+	}
 	f.Length = f.size
 	if side != nil && !side.Open {
 		f.expected = side.Length
@@ -558,16 +570,50 @@ func (in *inputs) describe(c *Connection, f *File) {
 
 // sidecar reads a file's sidecar; one that does not belong to it is a finding.
 func (in *inputs) sidecar(id string, f *File) (*sidecar.Sidecar, *wire.Finding) {
-	ext := extSidecar
-	s, finding := in.readSidecar(id, f, stemOf(f.Path)+ext)
+	f.side = stemOf(f.Path) + extSidecar
+	s, finding := in.readSidecar(id, f, f.side)
 	if s == nil && finding == nil && !f.Sealed {
-		s, finding = in.readSidecar(id, f, stemOf(f.Path)+extOpening)
+		f.side = stemOf(f.Path) + extOpening
+		s, finding = in.readSidecar(id, f, f.side)
 	}
 	if s != nil && s.Open && f.Sealed {
 		return nil, &wire.Finding{Kind: KindSidecarStale, File: f.Name,
 			Message: "the sidecar of " + f.Name + " is from before the file was sealed; it is not used"}
 	}
 	return s, finding
+}
+
+// WholeSidecar reads the file's sidecar again, with its context and findings;
+// nil where Sidecar is nil, and when it is not there any more.
+func (f *File) WholeSidecar() *sidecar.Sidecar {
+	if f.Sidecar == nil {
+		return nil
+	}
+	b, err := vfs.ReadFile(f.fs, f.side, sidecar.MaxSize)
+	if err != nil {
+		return nil
+	}
+	s, err := sidecar.Parse(b)
+	if err != nil || s.Connection != f.conn || s.Number != f.Number {
+		return nil
+	}
+	return s
+}
+
+// findings are the sidecar's.
+func (f *File) findings() []sidecar.Finding {
+	if s := f.WholeSidecar(); s != nil {
+		return s.Findings
+	}
+	return nil
+}
+
+// context is the sidecar's, nil without one.
+func (f *File) context() *wire.Context {
+	if s := f.WholeSidecar(); s != nil {
+		return s.Context.Wire()
+	}
+	return nil
 }
 
 func (in *inputs) readSidecar(id string, f *File, path string) (*sidecar.Sidecar, *wire.Finding) {

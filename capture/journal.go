@@ -129,27 +129,37 @@ func ReadJournal(fsys vfs.FS, dir string) (*Journal, error) {
 
 // eachEntry walks a journal without holding it.
 func eachEntry(fsys vfs.FS, dir string, do func(Entry), skipped *int) error {
+	_, err := eachEntryFrom(fsys, dir, 0, do, skipped)
+	return err
+}
+
+// eachEntryFrom walks a journal from a byte on, at which a line starts, and
+// gives where the next walk goes on. A journal that is shorter is walked anew.
+func eachEntryFrom(fsys vfs.FS, dir string, from int64, do func(Entry), skipped *int) (next int64, err error) {
 	name := filepath.Join(dir, JournalName)
 	f, err := fsys.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+		return 0, nil
 	}
 	if err != nil {
-		return &FileError{"open", name, 0, err}
+		return 0, &FileError{"open", name, 0, err}
 	}
 	defer f.Close()
 	size, err := f.Size()
 	if err != nil {
-		return &FileError{"stat", name, 0, err}
+		return 0, &FileError{"stat", name, 0, err}
 	}
-	r := &lineReader{src: io.NewSectionReader(f, 0, size)}
+	if from > size {
+		from = 0
+	}
+	r := &lineReader{src: io.NewSectionReader(f, from, size-from), at: from}
 	for {
 		line, err := r.next()
 		if err == io.EOF {
-			return nil
+			return r.at, nil
 		}
 		if err != nil {
-			return &FileError{"read", name, 0, err}
+			return r.at, &FileError{"read", name, 0, err}
 		}
 		if len(line) == 0 {
 			continue
@@ -170,6 +180,9 @@ type lineReader struct {
 	buf  []byte
 	have []byte
 	eof  bool
+	// at is behind the last line that has its end.
+	at   int64
+	seen int64
 }
 
 func (r *lineReader) next() ([]byte, error) {
@@ -177,10 +190,14 @@ func (r *lineReader) next() ([]byte, error) {
 		r.buf = make([]byte, 2*maxJournalLine)
 	}
 	skipping := false
+	if r.seen == 0 {
+		r.seen = r.at
+	}
 	for {
 		if i := bytes.IndexByte(r.have, '\n'); i >= 0 {
 			line := r.have[:i]
 			r.have = r.have[i+1:]
+			r.at = r.seen - int64(len(r.have))
 			if skipping {
 				return r.buf[:maxJournalLine+1], nil
 			}
@@ -203,6 +220,7 @@ func (r *lineReader) next() ([]byte, error) {
 		n := copy(r.buf, r.have)
 		m, err := r.src.Read(r.buf[n:])
 		r.have = r.buf[:n+m]
+		r.seen += int64(m)
 		if err == io.EOF {
 			r.eof = true
 		} else if err != nil {

@@ -57,7 +57,7 @@ func (in *inputs) place(c *Connection, g *gathered) {
 				f.Start, known = s.Start, true
 			}
 			run = nil
-			c.missing(next, f.Number, end, f.Start, known)
+			c.missing(next, f.Number, end, f.Start, known, in.deleted(c.ID, next, f.Number))
 		}
 		if run == nil {
 			run = &Run{conn: c, Start: f.Start, Loose: !known}
@@ -99,7 +99,7 @@ func (c *Connection) protocolSaid() string {
 }
 
 // missing reports the files from number from up to but not including to.
-func (c *Connection) missing(from, to, start, end int64, known bool) {
+func (c *Connection) missing(from, to, start, end int64, known bool, why string) {
 	f := wire.Finding{Kind: KindMissingFiles, File: stem(c.ID, from) + extBytes, Offset: start}
 	what := "file " + wire.Itoa(from) + " of " + c.ID + " is missing"
 	if to-from > 1 {
@@ -113,6 +113,7 @@ func (c *Connection) missing(from, to, start, end int64, known bool) {
 		f.Cost = "bytes of unknown number are missing"
 		f.Message = what + " from byte " + wire.Itoa(start) + " on; how many bytes is not known, later offsets count from there"
 	}
+	f.Message += why
 	c.add(f)
 }
 
@@ -132,7 +133,7 @@ func (in *inputs) lastFile(c *Connection, g *gathered, next int64) {
 				end, known = s.End(), true
 			}
 		}
-		c.missing(next, behind+1, last.End(), end, known)
+		c.missing(next, behind+1, last.End(), end, known, in.deleted(c.ID, next, behind+1))
 		return
 	}
 	s := last.Sidecar
@@ -145,4 +146,27 @@ func (in *inputs) lastFile(c *Connection, g *gathered, next int64) {
 			Message: "the last file here of " + c.ID + " was closed for " + s.Closed + "; what came behind it is not here",
 			Cost:    "everything behind byte " + wire.Itoa(last.End())})
 	}
+}
+
+// deleted says that the files from number from up to but not including to went
+// by retention, if a journal among the inputs knows of each.
+func (in *inputs) deleted(id string, from, to int64) string {
+	if in.pruned == nil {
+		in.pruned = map[string]bool{}
+		skipped := 0
+		for _, dir := range in.folders {
+			// A journal that can't be read explains nothing.
+			_ = eachEntry(in.opt.FS, dir, func(e Entry) {
+				if n := ParseName(e.File); e.Event == EventPrune {
+					in.pruned[stem(n.Connection, n.Number)] = true
+				}
+			}, &skipped)
+		}
+	}
+	for n := from; n < to; n++ {
+		if !in.pruned[stem(id, n)] {
+			return ""
+		}
+	}
+	return " (deleted by retention)"
 }

@@ -66,14 +66,19 @@ type Pruned struct {
 
 // Prune deletes from the directory what the limits ask for.
 func (d *Dir) Prune(r Retention) (*PruneReport, error) {
-	return Prune(d.path, r, d.opt)
+	d.pruneMu.Lock()
+	defer d.pruneMu.Unlock()
+	return prune(d.path, r, d.opt, &d.memory)
 }
 
 // Prune deletes sealed files of a directory, which a recorder may be writing
 // into meanwhile: that never touches again what it sealed.
 func Prune(dir string, r Retention, opt Options) (*PruneReport, error) {
-	opt = opt.filled()
-	p := &pruning{dir: dir, opt: opt, r: r, rep: &PruneReport{Deleted: []Pruned{}, FreeBytes: -1}}
+	return prune(dir, r, opt.filled(), &memory{})
+}
+
+func prune(dir string, r Retention, opt Options, log *memory) (*PruneReport, error) {
+	p := &pruning{dir: dir, opt: opt, r: r, log: log, rep: &PruneReport{Deleted: []Pruned{}, FreeBytes: -1}}
 	if err := p.look(); err != nil {
 		return nil, err
 	}
@@ -89,6 +94,7 @@ type pruning struct {
 	opt Options
 	r   Retention
 	rep *PruneReport
+	log *memory
 
 	sealed []*prunable
 	total  int64 // bytes on disk of all files of connections
@@ -107,6 +113,7 @@ type prunable struct {
 	last   int64
 	sha    string
 	reason string
+	known  bool // read was called
 }
 
 // look gathers files, the order in which they were sealed, and what was shipped.
@@ -153,26 +160,7 @@ func (p *pruning) look() error {
 			f.names = append(f.names, n)
 		}
 	}
-	pruned := map[string]bool{}
-	order := 0
-	shipped := map[string]string{}
-	skipped := 0
-	err = eachEntry(fsys, p.dir, func(e Entry) {
-		n := ParseName(e.File)
-		s := stem(n.Connection, n.Number)
-		switch e.Event {
-		case EventSeal, EventRecover:
-			order++
-			if f := files[s]; f != nil {
-				f.order = order
-			}
-		case EventShip:
-			shipped[s] = e.SHA256
-		case EventPrune:
-			pruned[s] = true
-		}
-	}, &skipped)
-	if err != nil {
+	if err := p.log.update(fsys, p.dir, files); err != nil {
 		return err
 	}
 	for s, f := range files {
@@ -180,22 +168,12 @@ func (p *pruning) look() error {
 			continue
 		}
 		if form := ParseName(f.names0()).Form; form != FormBytes && form != FormCompressed {
-			if pruned[s] {
+			if p.log.pruned[s] {
 				p.orphan = append(p.orphan, f.names...)
 			}
 			continue
 		}
-		b, err := vfs.ReadFile(fsys, filepath.Join(p.dir, s+extSidecar), sidecar.MaxSize)
-		if err == nil {
-			if sc, err := sidecar.Parse(b); err == nil {
-				f.sha = sc.SHA256
-				if sc.LastArrival != nil {
-					f.last = sc.LastArrival.Wall
-				}
-			}
-		}
-		// Shipped is only what has the very hash that was read back there.
-		f.shipped = f.sha != "" && shipped[s] == f.sha
+		f.order = p.log.orderOf(s)
 		p.sealed = append(p.sealed, f)
 	}
 	// What the journal does not know is older than what it does.
@@ -208,6 +186,87 @@ func (p *pruning) look() error {
 	})
 	sort.Strings(p.orphan)
 	return nil
+}
+
+// read takes from the sidecar what the file's hash is and when its last byte
+// came, once.
+func (p *pruning) read(f *prunable) {
+	if f.known {
+		return
+	}
+	f.known = true
+	b, err := vfs.ReadFile(p.opt.FS, filepath.Join(p.dir, f.stem+extSidecar), sidecar.MaxSize)
+	if err != nil {
+		return
+	}
+	s, err := sidecar.Parse(b)
+	if err != nil {
+		return
+	}
+	f.sha = s.SHA256
+	if s.LastArrival != nil {
+		f.last = s.LastArrival.Wall
+	}
+	// Shipped is only what has the very hash that was read back there.
+	f.shipped = p.log.shipped[f.stem] == f.sha
+}
+
+// memory is what a journal says of the files that are there, read as it grows.
+type memory struct {
+	next int64 // where the journal goes on
+	seen int
+	// order of sealing, from 1.
+	order   map[string]int
+	shipped map[string]string // hashes, by stem
+	pruned  map[string]bool
+}
+
+func (m *memory) update(fsys vfs.FS, dir string, files map[string]*prunable) error {
+	if m.order == nil {
+		m.order, m.shipped, m.pruned = map[string]int{}, map[string]string{}, map[string]bool{}
+	}
+	skipped := 0
+	next, err := eachEntryFrom(fsys, dir, m.next, func(e Entry) {
+		n := ParseName(e.File)
+		s := stem(n.Connection, n.Number)
+		switch e.Event {
+		case EventSeal, EventRecover:
+			m.seen++
+			m.order[s] = m.seen
+		case EventShip:
+			m.shipped[s] = e.SHA256
+		case EventPrune:
+			m.pruned[s] = true
+		}
+	}, &skipped)
+	if err != nil {
+		return err
+	}
+	m.next = next
+	for s := range m.pruned {
+		if files[s] == nil {
+			delete(m.order, s)
+			delete(m.shipped, s)
+			delete(m.pruned, s)
+		}
+	}
+	return nil
+}
+
+// orderOf is a file's place in the order of sealing. One that was sealed before
+// the journal could say so is behind those that it comes after by name; one
+// from before the journal is older than all.
+func (m *memory) orderOf(s string) int {
+	if o, ok := m.order[s]; ok {
+		return o
+	}
+	best := 0
+	for k, o := range m.order {
+		if k < s {
+			best = max(best, o)
+		}
+	}
+	return best
 }
 
 func (f *prunable) names0() string {
@@ -229,6 +288,9 @@ func (p *pruning) choose() error {
 	}
 	now := p.opt.Clock.Now().Wall
 	for _, f := range p.sealed {
+		if p.r.KeepAge > 0 {
+			p.read(f)
+		}
 		switch {
 		case p.r.MinFree > 0 && free < p.r.MinFree:
 			f.reason = "free"
@@ -241,6 +303,7 @@ func (p *pruning) choose() error {
 		default:
 			continue
 		}
+		p.read(f)
 		if !f.shipped && !p.r.Unshipped {
 			p.rep.Held++
 			p.rep.HeldBytes += f.bytes

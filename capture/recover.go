@@ -297,9 +297,10 @@ func (r *recovery) fromBefore(n Name) (*sidecar.Sidecar, error) {
 	// From the last file whose sidecar has a context; without any, from the
 	// run's start.
 	from, ctx := run.Start, run.Context
-	for _, f := range run.Files {
-		if f.Sidecar != nil && f.Sidecar.Context != nil {
-			from, ctx = f.Start, f.Sidecar.Context.Wire()
+	for i := len(run.Files) - 1; i > 0; i-- {
+		if c := run.Files[i].context(); c != nil {
+			from, ctx = run.Files[i].Start, c
+			break
 		}
 	}
 	fr, err := newFraming(r.opt.Registry, c.Protocol, c.Direction, from, ctx)

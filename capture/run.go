@@ -74,8 +74,8 @@ func (c *Connection) contextOf(f *File) *wire.Context {
 	if f.Start == 0 {
 		return nil
 	}
-	if f.Sidecar != nil && f.Sidecar.Context != nil {
-		return f.Sidecar.Context.Wire()
+	if ctx := f.context(); ctx != nil {
+		return ctx
 	}
 	p := c.Protocol
 	if p == "" {

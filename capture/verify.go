@@ -160,7 +160,11 @@ func (v *verifier) at(c *Connection, f *File, kind string, off, n int64, msg str
 // context holds what a sidecar says is in force at its file's first byte
 // against what the files before really led to.
 func (v *verifier) context(c *Connection, f *File, fr *framing) error {
-	if !fr.atBoundary() || f.Sidecar == nil || f.Sidecar.Context == nil || len(f.Sidecar.Context.Omitted) > 0 || f.Start == 0 {
+	if !fr.atBoundary() || f.Sidecar == nil || f.Start == 0 {
+		return nil
+	}
+	said := f.context()
+	if said == nil || len(said.Omitted) > 0 {
 		return nil
 	}
 	want := fr.context(sidecar.DefaultContextLimit)
@@ -168,7 +172,7 @@ func (v *verifier) context(c *Connection, f *File, fr *framing) error {
 		return nil
 	}
 	a, err1 := json.Marshal(sidecar.ContextOf(want))
-	b, err2 := json.Marshal(f.Sidecar.Context)
+	b, err2 := json.Marshal(sidecar.ContextOf(said))
 	if err1 != nil || err2 != nil || bytes.Equal(a, b) {
 		return errors.Join(err1, err2)
 	}
@@ -403,7 +407,7 @@ func (v *verifier) frames(c *Connection, f *File, fr *framing, sealed bool) []wi
 		case s.Recovery == nil && got.Boundary != s.Boundary:
 			stale("where its last whole frame ends", wire.Itoa(got.Boundary), wire.Itoa(s.Boundary))
 		}
-		for _, x := range s.Findings {
+		for _, x := range f.findings() {
 			x.Connection, x.File = c.ID, f.Name
 			w := x.Wire()
 			said[w.Kind+wire.Itoa(w.Offset)] = true

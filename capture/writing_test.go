@@ -347,7 +347,7 @@ func TestLessonCutAtEveryByte(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := set.Connections[0].Files[0].Sidecar
+		s := set.Connections[0].Files[0].WholeSidecar()
 		if s.EndsAtBoundary != whole || s.Boundary != last || s.Transport.Kind != sidecar.TransportUnwitnessed {
 			t.Fatalf("cut at %d: %+v", cut, s)
 		}
@@ -422,7 +422,7 @@ func TestLessonRetention(t *testing.T) {
 				t.Fatalf("left: %v", l)
 			}
 			rep, err := capture.Verify([]string{"/a"}, capture.VerifyOptions{Input: inputs(m)})
-			if err != nil || kinds(rep.Findings) != capture.KindMissingFiles {
+			if err != nil || kinds(rep.Findings) != capture.KindMissingFiles || !strings.Contains(rep.Findings[0].Message, "deleted by retention") {
 				t.Fatalf("after pruning: %v, %v", rep.Findings, err)
 			}
 		case limit.KeepBytes > 0:

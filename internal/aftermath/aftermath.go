@@ -246,7 +246,7 @@ func (c *Case) connection(conn *capture.Connection, sent []byte) error {
 		if s.Recovery == nil || same < last.Start+s.Recovery.Proven {
 			return fmt.Errorf("%s: %d bytes are said to be whole frames, %d are as sent: %+v", last.Name, whole, same, s.Recovery)
 		}
-		if end := indexed(last); same < end && !tells(s) {
+		if end := indexed(last); same < end && !tells(last.WholeSidecar()) {
 			return fmt.Errorf("%s: bytes are damaged from %d on, and the index up to %d did not tell", last.Name, same, end)
 		}
 	}
@@ -302,6 +302,9 @@ func indexed(f *capture.File) int64 {
 }
 
 func tells(s *sidecar.Sidecar) bool {
+	if s == nil {
+		return false
+	}
 	for _, f := range s.Findings {
 		if f.Kind == capture.KindTornBytes {
 			return true
