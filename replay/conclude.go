@@ -69,6 +69,11 @@ func (b *builder) conclude() ([]archive.Source, error) {
 		slices.SortStableFunc(rs.Losses, func(a, b Loss) int {
 			return cmp.Or(cmp.Compare(a.Connection, b.Connection), cmp.Compare(a.Offset, b.Offset), cmp.Compare(a.Stream, b.Stream))
 		})
+		if b.opt.Picture {
+			if err := b.picture(s, &rs, streams); err != nil {
+				return nil, err
+			}
+		}
 		r.Source = append(r.Source, rs)
 		uuid := s.uuid
 		if taken[uuid] {

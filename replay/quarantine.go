@@ -31,6 +31,7 @@ type quarantine struct {
 	made  bool
 	rows  *os.File
 	buf   *bufio.Writer
+	marks []asideMark
 }
 
 func newQuarantine(b *builder) *quarantine {
@@ -66,6 +67,12 @@ type asideRow struct {
 	SHA256     string `json:"sha256"`
 	Connection string `json:"connection,omitempty"`
 	Offset     *int64 `json:"offset,omitempty"`
+}
+
+func (q *quarantine) mark(source int64, stream string, first, last int64, what cover) {
+	if len(q.marks) < maxAsideMarks {
+		q.marks = append(q.marks, asideMark{source, stream, first, last, what})
+	}
 }
 
 func (q *quarantine) create() error {
@@ -157,6 +164,7 @@ func (q *quarantine) keepSegment(src int64, stream string, s archive.Segment, wh
 	if err := q.create(); err != nil {
 		return err
 	}
+	q.mark(src, stream, s.FirstTS, s.LastTS, coverAside)
 	sum := hex.EncodeToString(s.SHA[:])
 	name := filepath.Join(q.tmp, "segment-"+sum)
 	note := asideSegment{Kind: why, Source: q.source(src).uuid, Stream: stream, Rows: s.Rows, FirstTS: s.FirstTS, LastTS: s.LastTS,
@@ -219,9 +227,11 @@ func (q *quarantine) Row(src int64, stream string, r archive.Row, why string) er
 	what := "row of stream " + quote(stream) + " at " + wire.Itoa(r.TS)
 	switch why {
 	case archive.KindRowConflict:
+		q.mark(src, stream, r.TS, r.TS, coverConflict)
 		f.Message = what + " differs from the one that is kept"
 		f.Cost = "the row is set aside with its bytes"
 	default:
+		q.mark(src, stream, r.TS, r.TS, coverAside)
 		f.Message = what + " lies at or below the stream's newest sealed row and in no segment"
 		f.Cost = "it can't be read in any archive of this format and is set aside with its bytes"
 	}

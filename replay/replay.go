@@ -54,6 +54,8 @@ type Options struct {
 	Select Selection
 	// Strict ends the rebuild at the first thing that the crate would refuse.
 	Strict bool
+	// Picture finds out what the report's HTML page draws.
+	Picture bool
 	// Tool is the tool's version for the archive's report.
 	Tool string
 	// Progress is told how far reading is; it must be quick. May be nil.

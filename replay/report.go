@@ -82,6 +82,22 @@ type ReportCounts struct {
 	Bytes               int64 `json:"bytes"`
 }
 
+// namedCount is one count with its name in the report.
+type namedCount struct {
+	name string
+	n    int64
+}
+
+// list gives the counts in the order of the contract.
+func (c *ReportCounts) list() []namedCount {
+	return []namedCount{{"sources", c.Sources}, {"source_updates", c.SourceUpdates}, {"index_entries", c.IndexEntries},
+		{"rows", c.Rows}, {"rows_skipped", c.RowsSkipped}, {"segments", c.Segments}, {"segments_held", c.SegmentsHeld},
+		{"clock_offsets", c.ClockOffsets}, {"kinds_skipped", c.KindsSkipped}, {"gaps", c.Gaps}, {"rows_held", c.RowsHeld},
+		{"rows_conflicting", c.RowsConflicting}, {"rows_below_watermark", c.RowsBelowWatermark},
+		{"rows_superseded", c.RowsSuperseded}, {"segments_quarantined", c.SegmentsQuarantined},
+		{"frames", c.Frames}, {"frames_refused", c.FramesRefused}, {"bytes", c.Bytes}}
+}
+
 // ReportInput is one connection of the input.
 type ReportInput struct {
 	ID       string `json:"connection"`
@@ -106,22 +122,21 @@ type ReportSource struct {
 	Losses   []Loss         `json:"losses,omitempty"`
 	// LossesOmitted is how many more there are.
 	LossesOmitted int64 `json:"losses_omitted,omitempty"`
+	// from and to are the times that its streams span, for the HTML page.
+	from, to int64
 }
 
 // ReportStream is what the archive holds of one stream. Times are nanoseconds
 // since 1970.
 type ReportStream struct {
-	Stream   string       `json:"stream"`
-	Segments int64        `json:"segments"`
-	Rows     int64        `json:"rows"`
-	Sealed   *[2]int64    `json:"sealed,omitempty"`
-	Live     *[2]int64    `json:"live,omitempty"`
-	Spans    []ReportSpan `json:"-"`
+	Stream   string    `json:"stream"`
+	Segments int64     `json:"segments"`
+	Rows     int64     `json:"rows"`
+	Sealed   *[2]int64 `json:"sealed,omitempty"`
+	Live     *[2]int64 `json:"live,omitempty"`
+	// cover is the picture of it for the HTML page.
+	cover *coverage
 }
-
-// ReportSpan is a stretch of time that segments cover without a hole between
-// their spans.
-type ReportSpan struct{ First, Last int64 }
 
 // Loss is what is known to be missing of a source, and why.
 type Loss struct {

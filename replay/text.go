@@ -183,18 +183,23 @@ func (s *ReportSource) text(b io.Writer) {
 			fmt.Fprintf(b, "  … and %d more losses, all of them with --json\n", int64(len(s.Losses)-i)+s.LossesOmitted)
 			break
 		}
-		fmt.Fprintf(b, "  loss: %s on %s at %d", l.Kind, wire.SafeText(l.Connection, 80), l.Offset)
-		if l.Stream != "" {
-			fmt.Fprintf(b, ", stream %s", quote(l.Stream))
-		}
-		if l.From != nil && l.To != nil {
-			fmt.Fprintf(b, ", %s", between([2]int64{*l.From, *l.To}))
-		}
-		if l.Healed {
-			fmt.Fprint(b, " (made good by other captured data)")
-		}
-		fmt.Fprintln(b)
+		fmt.Fprintf(b, "  loss: %s\n", l.text())
 	}
+}
+
+// text says a loss in one line.
+func (l *Loss) text() string {
+	t := l.Kind + " on " + wire.SafeText(l.Connection, 80) + " at " + wire.Itoa(l.Offset)
+	if l.Stream != "" {
+		t += ", stream " + quote(l.Stream)
+	}
+	if l.From != nil && l.To != nil {
+		t += ", " + between([2]int64{*l.From, *l.To})
+	}
+	if l.Healed {
+		t += " (made good by other captured data)"
+	}
+	return t
 }
 
 // maxTextStreams is how many streams, and how many losses, of a source the text

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 
 	"github.com/spf13/pflag"
 
@@ -38,6 +39,7 @@ replay build saved.bin --archive site.dendro --json`,
 			onBad   = cli.Word{Value: "quarantine", Words: []string{"quarantine", "refuse", "keep"}}
 			sources = cli.Word{Value: "merged", Words: []string{"merged", "separate"}}
 			asJSON  bool
+			page    string
 		)
 		fs.StringVar(&opt.Archive, "archive", "", "`OUT`, the archive to make; it must not exist")
 		fs.Var(&schema, "schema", "schema of the archive; 4 is for readers up to dendro 0.5.1")
@@ -49,6 +51,7 @@ replay build saved.bin --archive site.dendro --json`,
 		var sel selectFlags
 		sel.register(fs)
 		fs.BoolVar(&asJSON, "json", false, "the report as one JSON object (docs/report.md)")
+		fs.StringVar(&page, "html", "", "the report also as one self-contained page, `FILE`, with a picture of what there is over time")
 		in.register(fs)
 		return func(r *cli.Run) (err error) {
 			if opt.Archive == "" {
@@ -59,6 +62,9 @@ replay build saved.bin --archive site.dendro --json`,
 				return err
 			}
 			defer func() { err = errors.Join(err, in.close()) }()
+			if _, err := os.Lstat(page); page != "" && err == nil {
+				return cli.Usagef("--html %s is there already", page)
+			}
 			protocol, err := oneProtocol(set)
 			if err != nil {
 				return err
@@ -73,11 +79,12 @@ replay build saved.bin --archive site.dendro --json`,
 					return err
 				}
 				opt.OnBadSegment = replay.BadSegmentPolicy(onBad.Value)
+				opt.Picture = page != ""
 				opt.Separate = sources.Value == "separate"
 				opt.Progress = func(p replay.Progress) { bar.Set(p.Read, p.Total) }
 				report, err = replay.Build(set, opt)
 			default:
-				if err := onlyFor(fs, dendro.Name, "schema", "check", "on-bad-segment", "sources", "encoder", "strict",
+				if err := onlyFor(fs, dendro.Name, "schema", "check", "on-bad-segment", "sources", "encoder", "strict", "html",
 					"source", "label", "stream", "from", "until"); err != nil {
 					return err
 				}
@@ -87,6 +94,11 @@ replay build saved.bin --archive site.dendro --json`,
 			bar.Done()
 			if errors.Is(err, replay.ErrExists) || errors.Is(err, shadow.ErrExists) {
 				return &cli.HintError{Err: err, Hint: "name another archive, or move this one away"}
+			}
+			if page != "" {
+				if e := writePage(page, report, opt.Archive); e != nil {
+					return errors.Join(err, e)
+				}
 			}
 			if asJSON {
 				fmt.Fprintf(r.Stdout, "%s\n", report.JSON())
@@ -109,6 +121,21 @@ type report interface {
 	JSON() []byte
 	Text(w io.Writer, out string) error
 	ExitCode() int
+}
+
+// writePage writes the report's page, never over another file.
+func writePage(path string, r report, archive string) error {
+	h, ok := r.(interface {
+		HTML(w io.Writer, archive string) error
+	})
+	if !ok {
+		return cli.Usagef("--html is for dendro captures alone")
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	if err != nil {
+		return fmt.Errorf("writing the page: %w", err)
+	}
+	return errors.Join(h.HTML(f, archive), f.Sync(), f.Close())
 }
 
 // oneProtocol is the protocol of the set's connections.

@@ -501,3 +501,16 @@ func (s *Stage) Covered(source int64, stream string, from, to int64) (bool, erro
 		}, source, stream, from, to)
 	return covered, s.wrap(err)
 }
+
+// EachSpan tells the times of a stream's segments, and of its live rows in
+// steps of width: fn gets the first and last time of the rows in each step.
+func (s *Stage) EachSpan(source int64, stream string, width int64, fn func(first, last int64, live bool)) error {
+	span := func(live bool) func(v []driver.Value) error {
+		return func(v []driver.Value) error { fn(v[0].(int64), v[1].(int64), live); return nil }
+	}
+	err := s.db.Query("SELECT first_ts, last_ts FROM segments WHERE source_id=? AND stream=?", span(false), source, stream)
+	if err == nil {
+		err = s.db.Query("SELECT min(ts), max(ts) FROM wal WHERE source_id=? AND stream=? GROUP BY ts/?", span(true), source, stream, width)
+	}
+	return s.wrap(err)
+}
