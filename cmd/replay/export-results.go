@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"github.com/dustin/go-humanize"
+	"github.com/dustin/go-humanize/english"
 	"github.com/spf13/pflag"
 
 	"wiretape/cmd/internal/cli"
@@ -67,7 +68,7 @@ replay export-results site/ --to q17/ --request 17 --float 1 --format csv`,
 				return e.Encode(report)
 			}
 			for _, t := range report.Tables {
-				fmt.Fprintf(r.Stdout, "%s: %s rows\n", wire.SafeText(t.File, 0), humanize.Comma(t.Rows))
+				fmt.Fprintf(r.Stdout, "%s: %s %s\n", wire.SafeText(t.File, 0), humanize.Comma(t.Rows), english.PluralWord(int(t.Rows), "row", ""))
 			}
 			if report.Omitted > 0 {
 				return &cli.ExitError{Code: cli.Findings, Message: fmt.Sprintf("%d more numbers of slots than get a table were left out", report.Omitted)}

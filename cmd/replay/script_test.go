@@ -24,11 +24,16 @@ func TestScripts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	aewr, err := filepath.Abs("../../wire/aewr/testdata/sessions")
+	if err != nil {
+		t.Fatal(err)
+	}
 	testscript.Run(t, testscript.Params{
 		Dir:  "testdata/script",
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "record": record},
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("FIXTURES", fixtures)
+			e.Setenv("AEWR", aewr)
 			e.Setenv("TZ", "Asia/Kathmandu")
 			return nil
 		},

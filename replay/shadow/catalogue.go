@@ -204,10 +204,20 @@ type catalogue struct {
 	all                                     []*db.Inserter
 }
 
+// workSuffix is added to the catalogue's name for what is only staged.
+const workSuffix = ".work"
+
 // commitRows is how many rows go into one transaction.
 const commitRows = 50_000
 
 func newCatalogue(path, tool string) (*catalogue, error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("starting the catalogue: %w", err)
+	}
+	if err := f.Close(); err != nil {
+		return nil, fmt.Errorf("starting the catalogue: %w", err)
+	}
 	d, err := db.Open(path, db.Create)
 	if err != nil {
 		return nil, fmt.Errorf("starting the catalogue: %w", err)
@@ -216,7 +226,11 @@ func newCatalogue(path, tool string) (*catalogue, error) {
 	// The build is renamed when it is whole: nothing of it needs to survive a
 	// crash.
 	setup := []string{"PRAGMA page_size=8192", "PRAGMA journal_mode=MEMORY", "PRAGMA synchronous=OFF", "PRAGMA locking_mode=EXCLUSIVE",
-		"PRAGMA foreign_keys=OFF", "PRAGMA temp_store=FILE", "ATTACH '' AS work", "PRAGMA work.journal_mode=OFF", "PRAGMA work.synchronous=OFF"}
+		"PRAGMA foreign_keys=OFF", "PRAGMA temp_store=FILE", "PRAGMA work.journal_mode=OFF", "PRAGMA work.synchronous=OFF"}
+	// What is staged lies beside the catalogue, on the disk that has room for it.
+	if err := d.Exec("ATTACH ? AS work", path+workSuffix); err != nil {
+		return nil, errors.Join(fmt.Errorf("starting the catalogue: %w", err), d.Close())
+	}
 	if err := d.Run(append(setup, tables...)...); err != nil {
 		return nil, errors.Join(fmt.Errorf("starting the catalogue: %w", err), d.Close())
 	}
@@ -333,6 +347,9 @@ func (c *catalogue) finish() error {
 	err = c.db.Close()
 	c.db = nil
 	if err != nil {
+		return err
+	}
+	if err := os.Remove(c.path + workSuffix); err != nil {
 		return err
 	}
 	f, err := os.Open(c.path)

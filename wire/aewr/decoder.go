@@ -33,7 +33,10 @@ type Decoder struct {
 	cachedSum uint32
 }
 
-var _ wire.Decoder = (*Decoder)(nil)
+var (
+	_ wire.Decoder = (*Decoder)(nil)
+	_ wire.Briefer = (*Decoder)(nil)
+)
 
 // Direction is the direction as the message types showed it, else as it was
 // told: who connected to whom says less than what travels.
@@ -323,6 +326,30 @@ func (d *Decoder) Info(u wire.Unit) wire.Info {
 	if !ok {
 		return wire.Info{}
 	}
+	i := brief(u, &h)
+	i.Summary = "v" + wire.Itoa(int64(h.Version)) + " epoch " + wire.Utoa(h.ManifestEpoch)
+	if int64(len(u.Bytes)) != u.Size {
+		return i
+	}
+	var p Payload
+	if f := p.parse(&h, u.Bytes[HeaderSize:]); f != nil {
+		i.Summary += ", " + f.message
+	} else if s := p.summary(&h); s != "" {
+		i.Summary += ", " + s
+	}
+	return i
+}
+
+// Brief is Info without its Summary.
+func (d *Decoder) Brief(u wire.Unit) wire.Info {
+	if h, ok := ParseHeader(u.Bytes); ok && u.Type == wire.UnitFrame {
+		return brief(u, &h)
+	}
+	return wire.Info{}
+}
+
+// brief is what the header tells, and a heartbeat's time.
+func brief(u wire.Unit, h *Header) wire.Info {
 	i := wire.Info{Name: TypeName(h.MessageType)}
 	if i.Name == "" {
 		i.Name = hex16(h.MessageType)
@@ -337,21 +364,12 @@ func (d *Decoder) Info(u wire.Unit) wire.Info {
 	if h.TxnID != 0 {
 		i.Stream = "txn " + wire.Utoa(h.TxnID)
 	}
-	i.Summary = "v" + wire.Itoa(int64(h.Version)) + " epoch " + wire.Utoa(h.ManifestEpoch)
-	if int64(len(u.Bytes)) != u.Size {
-		return i
-	}
-	var p Payload
-	if f := p.parse(&h, u.Bytes[HeaderSize:]); f != nil {
-		i.Summary += ", " + f.message
-		return i
-	}
-	if p.Kind == PayloadHeartbeat {
-		hb := p.Heartbeat()
-		i.Time, i.HasTime = hb.time()
-	}
-	if s := p.summary(&h); s != "" {
-		i.Summary += ", " + s
+	if h.MessageType == HeartbeatPing || h.MessageType == HeartbeatPong {
+		var p Payload
+		if int64(len(u.Bytes)) == u.Size && p.parse(h, u.Bytes[HeaderSize:]) == nil && p.Kind == PayloadHeartbeat {
+			hb := p.Heartbeat()
+			i.Time, i.HasTime = hb.time()
+		}
 	}
 	return i
 }

@@ -126,8 +126,12 @@ func TestSessionsOfEveryVersion(t *testing.T) {
 							t.Fatalf("%+v", fault)
 						}
 						checkPlaces(t, list, u.Offset, u.End())
-						if i := d.Info(u); i.Name == "" || i.Summary == "" {
+						i := d.Info(u)
+						if i.Name == "" || i.Summary == "" {
 							t.Fatalf("%+v", i)
+						}
+						if i.Summary = ""; d.Brief(u) != i {
+							t.Fatalf("%+v, in brief %+v", i, d.Brief(u))
 						}
 						d.Observe(u, nil)
 					}
