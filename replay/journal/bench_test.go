@@ -1,0 +1,156 @@
+package journal
+
+import (
+	"hash/crc32"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/zeebo/blake3"
+
+	"wiretape/capture"
+	"wiretape/wire/melin"
+)
+
+// busy is a stream of size bytes of a busy primary, with a ChainCheck every 64
+// batches.
+func busy(size, payload int) []byte {
+	p := newPrimary(8, 'a')
+	h := blake3.New()
+	data := make([]byte, payload)
+	for n := 1; len(p.b) < size; n++ {
+		at, count := 0, 0
+		p.b, at = melin.BeginInputBatch(p.b)
+		for len(p.b)-at < 32<<10 {
+			p.seq++
+			count++
+			before := len(p.b)
+			p.b = melin.AppendSlot(p.b, &melin.Slot{Sequence: p.seq, Timestamp: 1e18 + p.seq, Event: melin.EventApp, Payload: data}, melin.ShapeCRC)
+			h.Write([]byte(melin.EntryMagic))
+			h.Write(p.b[before:])
+		}
+		p.b = melin.EndInputBatch(p.b, at, count)
+		if n%64 == 0 {
+			c := h.Clone()
+			c.Write(p.anchor[:])
+			point := melin.ChainPoint{Sequence: p.seq}
+			c.Sum(point.Hash[:0])
+			p.b = point.Append(p.b, melin.TagChainCheck)
+		}
+	}
+	return p.b
+}
+
+// BenchmarkChain checks the chain and every CRC of a stream in memory, and in
+// the same run hashes the same entries by BLAKE3 and CRC-32C alone. ratio is
+// how much of their speed is left.
+func BenchmarkChain(b *testing.B) {
+	for _, p := range []struct {
+		name string
+		size int
+	}{{"slots-of-40", 9}, {"slots-of-287", 256}, {"slots-of-1055", 1024}} {
+		b.Run(p.name, func(b *testing.B) {
+			in := busy(32<<20, p.size)
+			entries := entriesOf(in)
+			b.SetBytes(int64(len(entries)))
+			alone, checked := time.Hour, time.Hour // the best of all rounds: other load only slows
+			for b.Loop() {
+				start := time.Now()
+				h := blake3.New()
+				for at := 0; at < len(entries); at += bufferSize {
+					h.Write(entries[at:min(len(entries), at+bufferSize)])
+				}
+				h.Sum(nil)
+				crc32.Update(0, castagnoli, entries)
+				alone = min(alone, time.Since(start))
+				start = time.Now()
+				if n := checkAll(b, in); n == 0 {
+					b.Fatal("no hash was checked")
+				}
+				checked = min(checked, time.Since(start))
+			}
+			b.ReportMetric(alone.Seconds()/checked.Seconds(), "ratio")
+			b.ReportMetric(float64(len(entries))/checked.Seconds()/1e6, "checked-MB/s")
+		})
+	}
+}
+
+func entriesOf(in []byte) (out []byte) {
+	at, tags := frames(in)
+	var s melin.Slot
+	for i := range at {
+		if tags[i] == melin.TagInputBatch {
+			r := melin.SlotsOf(frameAt(in, at[i]), melin.ShapeCRC)
+			for r.Next(&s) {
+				out = append(append(out, melin.EntryMagic...), s.Raw...)
+			}
+		}
+	}
+	return out
+}
+
+func frameAt(in []byte, at int) []byte {
+	n := int(in[at]) | int(in[at+1])<<8 | int(in[at+2])<<16
+	return in[at : at+4+n]
+}
+
+// checkAll goes over the entries as a build does: CRC, gathering, chain, and
+// every hash that is named.
+func checkAll(b *testing.B, in []byte) (points int) {
+	var c chain
+	var s melin.Slot
+	buf := make([]byte, 0, bufferSize+melin.MaxSlot)
+	for at := 0; at < len(in); {
+		f := frameAt(in, at)
+		at += len(f)
+		switch f[4] {
+		case melin.TagStreamStart:
+			v, _ := melin.DecodeStreamStart(f, 8)
+			c.start(v.Anchor)
+		case melin.TagInputBatch:
+			r := melin.SlotsOf(f, melin.ShapeCRC)
+			for r.Next(&s) {
+				if !s.CRCValid() {
+					b.Fatal("crc")
+				}
+				buf = append(append(buf, melin.EntryMagic...), s.Raw...)
+				if len(buf) >= bufferSize {
+					c.write(buf)
+					buf = buf[:0]
+				}
+			}
+		case melin.TagChainCheck:
+			v, _ := melin.DecodeChainPoint(f)
+			c.write(buf)
+			buf = buf[:0]
+			if c.sum() != v.Hash {
+				b.Fatal("chain")
+			}
+			points++
+		}
+	}
+	return points
+}
+
+// BenchmarkBuild is a whole build, catalogue and reading back included.
+func BenchmarkBuild(b *testing.B) {
+	in := busy(64<<20, 256)
+	path := filepath.Join(b.TempDir(), "in.bin")
+	if err := os.WriteFile(path, in, 0o600); err != nil {
+		b.Fatal(err)
+	}
+	b.SetBytes(int64(len(in)))
+	for b.Loop() {
+		set, err := capture.OpenInputs([]string{path}, capture.InputOptions{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		out := filepath.Join(b.TempDir(), "out")
+		r, err := Build(set, out, Options{})
+		if err != nil || r.Verdict != Clean {
+			b.Fatal(err, r.FindingsByKind)
+		}
+		os.RemoveAll(out)
+	}
+}
