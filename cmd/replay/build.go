@@ -11,9 +11,11 @@ import (
 	"wiretape/capture"
 	"wiretape/cmd/internal/cli"
 	"wiretape/replay"
+	"wiretape/replay/journal"
 	"wiretape/replay/segment"
 	"wiretape/replay/shadow"
 	"wiretape/wire/dendro"
+	"wiretape/wire/melin"
 )
 
 var buildCommand = &cli.Command{
@@ -23,7 +25,8 @@ var buildCommand = &cli.Command{
 	Long: `INPUT is a capture directory, some of its files, a raw stream file, or a finished
 archive; any number of them, of any number of connections and sites, in any order. OUT is a dendro
 archive (SQLite); it appears whole, under its name, or not at all. What can't be
-in the archive lies in OUT.quarantine/ with its bytes and the reason.
+in the archive lies in OUT.quarantine/ with its bytes and the reason. For melin
+OUT is a folder with the replica's journal and a catalogue (docs/melin.md).
 
 The report goes to standard output: what was rebuilt, what is missing and why.`,
 	Examples: `# rebuild from a capture directory
@@ -83,16 +86,21 @@ replay build saved.bin --archive site.dendro --json`,
 				opt.Separate = sources.Value == "separate"
 				opt.Progress = func(p replay.Progress) { bar.Set(p.Read, p.Total) }
 				report, err = replay.Build(set, opt)
+			case melin.Name:
+				if err := onlyFor(fs, dendro.Name, dendroFlags...); err != nil {
+					return err
+				}
+				report, err = journal.Build(set, opt.Archive, journal.Options{
+					Progress: func(p journal.Progress) { bar.Set(p.Read, p.Total) }})
 			default:
-				if err := onlyFor(fs, dendro.Name, "schema", "check", "on-bad-segment", "sources", "encoder", "strict", "html",
-					"source", "label", "stream", "from", "until"); err != nil {
+				if err := onlyFor(fs, dendro.Name, dendroFlags...); err != nil {
 					return err
 				}
 				report, err = shadow.Build(set, opt.Archive, shadow.Options{Tool: opt.Tool,
 					Progress: func(p shadow.Progress) { bar.Set(p.Read, p.Total) }})
 			}
 			bar.Done()
-			if errors.Is(err, replay.ErrExists) || errors.Is(err, shadow.ErrExists) {
+			if errors.Is(err, replay.ErrExists) || errors.Is(err, shadow.ErrExists) || errors.Is(err, journal.ErrExists) {
 				return &cli.HintError{Err: err, Hint: "name another archive, or move this one away"}
 			}
 			if page != "" {
@@ -115,6 +123,10 @@ replay build saved.bin --archive site.dendro --json`,
 		}
 	},
 }
+
+// dendroFlags mean nothing for the other protocols.
+var dendroFlags = []string{"schema", "check", "on-bad-segment", "sources", "encoder", "strict", "html",
+	"source", "label", "stream", "from", "until"}
 
 // report is what a rebuild of any protocol gives.
 type report interface {

@@ -199,7 +199,7 @@ func TestHole(t *testing.T) {
 		t.Errorf("%+v", g.Missing[0])
 	}
 	c := r.proofOf(0, "chain")
-	if c.Proved != 1 || c.NotProvable != 3 || c.Reasons["the sequences 11 to 12 are missing"] != 2 {
+	if c.Proved != 1 || c.NotProvable != 3 || c.Reasons["sequences 11 to 12 missing"] != 2 {
 		t.Errorf("%+v", c)
 	}
 	size := len(p.segments[0]) / 19

@@ -38,18 +38,8 @@ func (b *builder) concludeMissing(g *lineage, r *ReportLineage) error {
 		}
 		if tell {
 			f := wire.Finding{Kind: KindMissing, Field: "sequence", Want: rangeText(from, to), Got: "nothing",
-				Message: rangeText(from, to) + " of lineage " + wire.Itoa(int64(g.number)) + " are missing: " + reason, Cost: "the entries " + rangeText(from, to)}
-			if len(g.members) > 0 {
-				f.Connection = g.members[0].id()
-			}
-			for _, d := range g.damages {
-				if d.first >= from && d.first <= to {
-					f.Offset, f.Length = d.offset, d.length
-					f = d.run.Locate(f)
-					break
-				}
-			}
-			b.report.add(f)
+				Message: "lineage " + wire.Itoa(int64(g.number)) + " lacks " + rangeText(from, to) + ": " + reason, Cost: "the entries"}
+			b.report.add(g.place(f, from, to))
 		}
 		var a, z any
 		if after != nil {
@@ -112,6 +102,31 @@ func (b *builder) concludeMissing(g *lineage, r *ReportLineage) error {
 		return add(max(end, 0)+1, named, endTime, nil, by, true)
 	}
 	return nil
+}
+
+// place gives a finding about missing sequences the place where they came
+// damaged, or were skipped, or else the first connection.
+func (g *lineage) place(f wire.Finding, from, to uint64) wire.Finding {
+	for _, d := range g.damages {
+		if d.first >= from && d.first <= to {
+			f.Offset, f.Length = d.offset, d.length
+			return d.run.Locate(f)
+		}
+	}
+	for _, m := range g.members {
+		for _, x := range m.gaps {
+			if x.first <= to && x.last >= from {
+				f.Offset = x.offset
+				return x.run.Locate(f)
+			}
+		}
+	}
+	for _, m := range g.members {
+		if m.down != nil && len(m.down.Runs()) > 0 {
+			return m.down.Runs()[0].Locate(f)
+		}
+	}
+	return f
 }
 
 // concludeProofs says what became of each kind of check.

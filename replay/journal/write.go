@@ -420,12 +420,7 @@ func (w *writer) damagedStart(first uint64) error {
 	return nil
 }
 
-func missingText(from, to uint64) string {
-	if from == to {
-		return "sequence " + wire.Utoa(from) + " is missing"
-	}
-	return "the sequences " + wire.Utoa(from) + " to " + wire.Utoa(to) + " are missing"
-}
+func missingText(from, to uint64) string { return rangeText(from, to) + " missing" }
 
 // damagedAll gives the damages that stand for all sequences from one to another.
 func (g *lineage) damagedAll(from, to uint64) (ds []damage, all bool) {

@@ -612,8 +612,8 @@ func (o *observation) ack(v Ack) {
 func (o *observation) follow(first, last uint64, off int) {
 	if o.haveLast && first > o.last+1 && o.last+1 != 0 {
 		o.add(wire.Finding{Kind: KindGap, Field: "sequence", Want: wire.Utoa(o.last + 1), Got: wire.Utoa(first),
-			Message: "the sequences " + wire.Utoa(o.last+1) + " to " + wire.Utoa(first-1) + " are not in this connection",
-			Cost:    wire.Utoa(first-1-o.last) + " entries, unless another connection has them"}, off, 8)
+			Message: "this connection skips from sequence " + wire.Utoa(o.last) + " to " + wire.Utoa(first),
+			Cost:    wire.Utoa(first-1-o.last) + " of its entries, unless another connection has them"}, off, 8)
 	}
 	if !o.haveLast || last > o.last {
 		o.haveLast, o.last, o.announced = true, last, last

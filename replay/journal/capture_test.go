@@ -1,0 +1,129 @@
+package journal
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"wiretape/capture"
+	"wiretape/capture/sidecar"
+	"wiretape/wire"
+)
+
+// recordDir writes a scenario as a relay records it: pairs of connections in
+// files of rotate bytes, the bytes arriving in odd pieces.
+func recordDir(t testing.TB, rotate int64, scenario string, connections int) (dir string) {
+	t.Helper()
+	dir = filepath.Join(t.TempDir(), "capture")
+	d, err := capture.Create(dir, capture.Options{RotateBytes: rotate, Tool: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := capture.Instant{Wall: 1_700_000_000e9, Mono: 1e9}
+	for n := range connections {
+		info := func(d wire.Direction) capture.ConnInfo {
+			return capture.ConnInfo{Endpoint: fmt.Sprintf("tcp://primary-%d", n), Direction: d}
+		}
+		down, up, err := d.ConnectPair(info(wire.Downstream), info(wire.Upstream))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, w := range []*capture.Writer{down, up} {
+			b := gunzip(t, filepath.Join(recorded, all(scenario, connections)[2*n+i]+".bin.gz"))
+			for len(b) > 0 {
+				at.Wall += 1e6
+				at.Mono += 1e6
+				p := b[:min(len(b), 1777)]
+				b = b[len(p):]
+				if _, err := w.Write(p, at); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if _, err := w.Close(sidecar.Verdict{Kind: sidecar.TransportClean}, sidecar.ClosedEnd); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// A capture directory, its files cut by rotation, gives what the streams give;
+// without its sidecars too, only the pairs are found by their signatures then.
+func TestCaptureDirectory(t *testing.T) {
+	for _, c := range []struct {
+		scenario    string
+		connections int
+	}{{"s11-journal", 2}, {"s4x-gap", 3}} {
+		want, w := build(t, streams(t, all(c.scenario, c.connections)...)...)
+		dir := recordDir(t, 1<<10, c.scenario, c.connections)
+		names, err := filepath.Glob(filepath.Join(dir, "*.cap"))
+		if err != nil || len(names) < 10 {
+			t.Fatalf("%d files, %v", len(names), err)
+		}
+		for _, sidecars := range []bool{true, false} {
+			if !sidecars {
+				for _, name := range names {
+					if err := os.Remove(strings.TrimSuffix(name, ".cap") + ".json"); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			out, r := build(t, dir)
+			if sidecars {
+				clean(t, r)
+			}
+			for _, x := range r.Connections {
+				if x.PairedBy == "" || sidecars != (x.PairedBy == "recorded together") {
+					t.Errorf("sidecars %v: paired by %q", sidecars, x.PairedBy)
+				}
+			}
+			if len(r.Lineages) != 1 || len(r.Lineages[0].Missing) > 0 || len(r.Lineages[0].Files) != len(w.Lineages[0].Files) {
+				t.Fatalf("sidecars %v: %+v", sidecars, r.Lineages)
+			}
+			for _, f := range w.Lineages[0].Files {
+				if !bytes.Equal(read(t, want, f.File), read(t, out, f.File)) {
+					t.Errorf("%s differs", f.File)
+				}
+			}
+			if g, x := r.proofOf(0, "chain"), w.proofOf(0, "chain"); g.Proved != x.Proved {
+				t.Errorf("chain: %+v, want %+v", g, x)
+			}
+		}
+	}
+}
+
+// Files of the middle alone: entries whose segment's beginning is missing are
+// kept, and nothing is proved of their chain before the next anchor.
+func TestFilesFromTheMiddle(t *testing.T) {
+	dir := recordDir(t, 1<<10, "s11-journal", 2)
+	names, err := filepath.Glob(filepath.Join(dir, "*.00000002.cap"))
+	if err != nil || len(names) == 0 {
+		t.Fatal(names, err)
+	}
+	out, r := build(t, names[0])
+	g := r.Lineages[0]
+	if len(g.Files) != 1 || g.Files[0].Kind != "entries" || g.Files[0].Start < 10 || g.Missing[0].First != 1 {
+		t.Fatalf("%+v %+v", g.Files, g.Missing)
+	}
+	whole, _ := build(t, streams(t, all("s11-journal", 2)...)...)
+	if !bytes.Contains(read(t, whole, "lineage-1", "j.journal.000001"), read(t, out, g.Files[0].File)) {
+		t.Error("the entries are not those of the journal")
+	}
+	// A file in the middle that is gone is a hole, and what is behind it goes on.
+	if err := os.Remove(names[0]); err != nil {
+		t.Fatal(err)
+	}
+	_, r = build(t, dir)
+	if g := r.Lineages[0]; r.Verdict != Findings || len(g.Missing) != 1 || g.Missing[0].First < 10 || *g.LastSequence != 542 {
+		t.Errorf("%s %+v", r.Verdict, g.Missing)
+	}
+	if c := r.proofOf(0, "chain"); c.Failed != 0 || c.Proved == 0 {
+		t.Errorf("%+v", c)
+	}
+}
