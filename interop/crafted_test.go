@@ -63,7 +63,7 @@ var craftedOutcomes = map[string]struct {
 	"truncated-in-magic":           {1, 0, 0, ""},
 	"truncated-in-payload":         {3, 0, 0, ""},
 	"ts-range-lies":                {3, 1, 1, "never opens a segment's bytes"},
-	"two-handshakes-same-uuid":     {0, 2, 7, "a second handshake for a uuid makes a second source"},
+	"two-handshakes-same-uuid":     {0, 2, 8, "a second handshake for a uuid makes a second source"},
 	"unknown-kind":                 {3, 0, 0, ""},
 	"unknown-kind-only":            {3, 0, 0, ""},
 	"unknown-ordinal":              {3, 1, 0, "stops at the first refused frame"},

@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -158,6 +159,37 @@ func wholeWay(t *testing.T, stream, transport string, minted bool, rotate int64)
 		crateAccepts(t, ours, encoder)
 		sameCounters(t, applied, report)
 		sameDump(t, want, comparable(dump(t, ours), minted))
+		if !minted {
+			sameByDiff(t, theirs, ours)
+		}
+	}
+	if r := run(t, programs.Replay, "verify", theirs); r.Exit != 0 {
+		t.Errorf("replay verify of the crate's archive: exit %d: %s%s", r.Exit, r.Stdout, r.Stderr)
+	}
+}
+
+// sameByDiff: replay diff sees no difference between the crate's archive and
+// ours but the session that the crate's writer notes of itself.
+func sameByDiff(t *testing.T, theirs, ours string) {
+	t.Helper()
+	var c struct {
+		Sources []struct {
+			Only   string `json:"only"`
+			Fields []struct {
+				Name string `json:"name"`
+			} `json:"fields"`
+			Streams []any `json:"streams"`
+			Clock   any   `json:"clock_offsets"`
+		} `json:"sources"`
+	}
+	r := run(t, programs.Replay, "diff", theirs, ours, "--json")
+	if err := r.JSON(&c); err != nil {
+		t.Fatalf("exit %d: %v: %s", r.Exit, err, r.Stderr)
+	}
+	for _, s := range c.Sources {
+		if s.Only != "" || len(s.Streams) > 0 || s.Clock != nil || len(s.Fields) != 1 || s.Fields[0].Name != "metadata.writer_sessions" {
+			t.Errorf("replay diff: %s", r.Stdout)
+		}
 	}
 }
 
@@ -297,5 +329,44 @@ func TestReconnects(t *testing.T) {
 				r.Shuffle(len(inputs), func(a, b int) { inputs[a], inputs[b] = inputs[b], inputs[a] })
 			}
 		})
+	}
+}
+
+// What replay play sends is to the crate's subscriber as if the publisher sent
+// it.
+func TestPlay(t *testing.T) {
+	tmp := t.TempDir()
+	stream := filepath.Join(tmp, "a.stream")
+	publish(t, "--out", stream, "--sources", "2", "--streams", "3", "--caller-index", "--late-stream", "--late-source", "--source-update")
+	endpoint, wait := serve(t, "tcp://127.0.0.1:0", "--stream", stream)
+	dir := record(t, endpoint, "--rotate-bytes", "7000")
+	wait()
+	want := filepath.Join(tmp, "want.dendro")
+	subscribe(t, stream, want, rigEncoder)
+	for i, input := range []string{dir, stream} {
+		got := filepath.Join(tmp, strconv.Itoa(i)+".dendro")
+		cmd := exec.Command(programs.Rig, "subscribe", "listen+tcp://127.0.0.1:0", "--archive", got)
+		words, err := cmd.StderrPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { cmd.Process.Kill() })
+		lines := bufio.NewReader(words)
+		hello, err := lines.ReadString('\n')
+		if err != nil {
+			t.Fatal(err)
+		}
+		to := strings.TrimSpace(strings.TrimPrefix(hello, "listening on "))
+		if r := run(t, programs.Replay, "play", input, "--to", to, "--speed", "max"); r.Exit != 0 {
+			t.Errorf("play: exit %d: %s%s", r.Exit, r.Stdout, r.Stderr)
+		}
+		io.Copy(io.Discard, lines)
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("the crate's subscriber: %v", err)
+		}
+		sameDump(t, dump(t, want), dump(t, got))
 	}
 }
