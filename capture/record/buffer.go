@@ -8,11 +8,12 @@ import (
 )
 
 const (
-	// A connection starts with small chunks and takes large ones once its
-	// reads fill the small: 200 quiet connections cost little, one fast one
-	// reads much at a time.
+	// A connection starts with small chunks and takes large ones once a read
+	// fills most of a small one, until a large one took many reads to fill:
+	// 200 quiet connections cost little, one fast one reads much at a time.
 	smallChunk = 32 << 10
 	largeChunk = 512 << 10
+	manyReads  = 64
 	// minRead is the least room at a chunk's end that is worth a read.
 	minRead = 4 << 10
 	// maxMarks is how many reads one chunk holds.
@@ -145,7 +146,9 @@ func (b *buffer) commit(n int, at capture.Instant) {
 	c := b.chunks[len(b.chunks)-1]
 	c.w += n
 	c.marks = append(c.marks, mark{c.w, at})
-	b.large = b.large || c.w == len(c.buf)
+	if c.w == len(c.buf) {
+		b.large = n >= smallChunk/2 || b.large && len(c.marks) < manyReads
+	}
 	b.wait += int64(n)
 	b.high = max(b.high, b.wait)
 	b.mu.Unlock()

@@ -57,9 +57,11 @@ func read(c *source.Conn, seed uint64) ([]byte, source.Verdict) {
 	}
 }
 
-// TestTransportsDeliverVerbatim: for every transport and every way that it can
-// end, the bytes are those that the peer sent and the verdict is the truth.
-func TestTransportsDeliverVerbatim(t *testing.T) {
+// TestLessonEndsAndTheirWitnesses (Go net/http, wal-g 655): for every transport
+// and every way that it can end, the bytes are those that the peer sent and the
+// verdict is the truth: a cut body is no end, and an end without a witness is
+// called that.
+func TestLessonEndsAndTheirWitnesses(t *testing.T) {
 	want := stream(1<<20 + 13)
 	id := peer.NewIdentity(t)
 	tlsOpt := source.Options{TLS: source.TLS{CA: id.CA, Cert: id.ClientCert, Key: id.ClientKey}}

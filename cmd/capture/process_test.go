@@ -23,6 +23,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"wiretape/capture"
 	"wiretape/capture/record"
 	"wiretape/capture/sidecar"
@@ -506,4 +508,48 @@ func TestRelayProcess(t *testing.T) {
 		t.Errorf("%d connections, %d unfinished", len(ids), partial)
 	}
 	sums(t, dir)
+}
+
+// TestNobodyReadsTheOutput: a reader of standard output that goes away, or one
+// that does not read, holds no recording up and ends none.
+func TestNobodyReadsTheOutput(t *testing.T) {
+	const n = 3 << 20
+	stream := make([]byte, n)
+	for _, gone := range []bool{true, false} {
+		dir := filepath.Join(t.TempDir(), "rec")
+		exe, err := os.Executable()
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, w, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		// The smallest pipe there is, so that it fills.
+		if _, err := unix.FcntlInt(w.Fd(), unix.F_SETPIPE_SZ, 4096); err != nil {
+			t.Fatal(err)
+		}
+		c := exec.Command(exe, "record", "tcp://"+peer.Listen(t, peer.Send(stream)), "--dir", dir, "--no-retry",
+			"--protocol", "raw", "--rotate-bytes", "50000", "--json", "--sync", "seal", "-v")
+		c.Env = append(os.Environ(), asProgram+"=1")
+		c.Stdout, c.Stderr = w, w
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		w.Close()
+		if gone {
+			r.Close()
+		}
+		for deadline := time.Now().Add(60 * time.Second); sized(filepath.Join(dir, "*.cap*")) < n; time.Sleep(5 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("gone %v: %d of %d bytes", gone, sized(filepath.Join(dir, "*.cap*")), n)
+			}
+		}
+		go io.Copy(io.Discard, r) // and now it reads
+		err = c.Wait()
+		r.Close()
+		if err != nil {
+			t.Errorf("gone %v: %v", gone, err)
+		}
+	}
 }

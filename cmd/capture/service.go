@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -25,6 +26,7 @@ import (
 	"wiretape/capture"
 	"wiretape/capture/record"
 	"wiretape/cmd/internal/cli"
+	"wiretape/wire"
 	"wiretape/wire/protocols"
 )
 
@@ -132,12 +134,91 @@ func (s *service) options() (record.Options, error) {
 	return o, nil
 }
 
+// outlet writes to standard output or standard error from a goroutine of its
+// own, so that a reader that does not read holds nothing up. What need not be
+// kept is dropped once much waits.
+type outlet struct {
+	w     io.Writer
+	mu    sync.Mutex
+	queue [][]byte
+	lost  int
+	shut  bool
+	wake  chan struct{}
+	done  chan struct{}
+}
+
+// maxQueued is how many pieces wait before the next are dropped.
+const maxQueued = 1000
+
+func newOutlet(w io.Writer) *outlet {
+	o := &outlet{w: w, wake: make(chan struct{}, 1), done: make(chan struct{})}
+	go o.run()
+	return o
+}
+
+func (o *outlet) put(b []byte, keep bool) {
+	o.mu.Lock()
+	if keep || len(o.queue) < maxQueued {
+		o.queue = append(o.queue, b)
+	} else {
+		o.lost++
+	}
+	o.mu.Unlock()
+	select {
+	case o.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (o *outlet) run() {
+	defer close(o.done)
+	for {
+		o.mu.Lock()
+		queue, lost, shut := o.queue, o.lost, o.shut
+		o.queue, o.lost = nil, 0
+		o.mu.Unlock()
+		for _, b := range queue {
+			// Without a reader there is nobody to tell.
+			o.w.Write(b)
+		}
+		if lost > 0 {
+			fmt.Fprintf(o.w, "(%d lines were dropped: nobody read them)\n", lost)
+		}
+		if len(queue) > 0 {
+			continue
+		}
+		if shut {
+			return
+		}
+		<-o.wake
+	}
+}
+
+// close waits until everything is written, or for at most limit if there is one.
+func (o *outlet) close(limit time.Duration) {
+	o.mu.Lock()
+	o.shut = true
+	o.mu.Unlock()
+	select {
+	case o.wake <- struct{}{}:
+	default:
+	}
+	var late <-chan time.Time
+	if limit > 0 {
+		late = time.After(limit)
+	}
+	select {
+	case <-o.done:
+	case <-late:
+	}
+}
+
 // screen is standard error with a status line at its foot, which the log does
 // not run into. Elsewhere than on a terminal there is no such line.
 type screen struct {
-	mu   sync.Mutex
-	w    io.Writer
+	out  *outlet
 	term bool
+	mu   sync.Mutex
 	line string
 }
 
@@ -146,15 +227,12 @@ const clearLine = "\r\x1b[K"
 func (s *screen) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.line == "" {
-		return s.w.Write(p)
+	b := slices.Clone(p)
+	if s.line != "" {
+		b = []byte(clearLine + string(p) + s.line)
 	}
-	if _, err := io.WriteString(s.w, clearLine); err != nil {
-		return 0, err
-	}
-	n, err := s.w.Write(p)
-	io.WriteString(s.w, s.line)
-	return n, err
+	s.out.put(b, false)
+	return len(p), nil
 }
 
 func (s *screen) status(line string) {
@@ -163,7 +241,7 @@ func (s *screen) status(line string) {
 	if !s.term || line == s.line {
 		return
 	}
-	io.WriteString(s.w, clearLine+line)
+	s.out.put([]byte(clearLine+line), false)
 	s.line = line
 }
 
@@ -201,20 +279,14 @@ type sealedLine struct {
 }
 
 // lines writes JSON lines, each an object with one member that names it.
-type lines struct {
-	mu sync.Mutex
-	w  io.Writer
-}
+type lines struct{ out *outlet }
 
 func (l *lines) put(name string, v any) {
 	if l == nil {
 		return
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	b, err := json.Marshal(map[string]any{name: v})
-	if err == nil {
-		l.w.Write(append(b, '\n'))
+	if b, err := json.Marshal(map[string]any{name: v}); err == nil {
+		l.out.put(append(b, '\n'), name != "status")
 	}
 }
 
@@ -222,12 +294,17 @@ func (l *lines) put(name string, v any) {
 // gives the verb's exit. opened is called between: what it opens is there
 // before anybody is told that the service is ready.
 func (s *service) run(run *cli.Run, o record.Options, opened func(context.Context, *slog.Logger) error, work func(context.Context, *record.Recorder)) error {
-	scr := &screen{w: run.Stderr, term: cli.IsTerminal(run.Stderr)}
+	stderr := newOutlet(run.Stderr)
+	defer stderr.close(stderrLimit)
+	scr := &screen{out: stderr, term: cli.IsTerminal(run.Stderr)}
 	log := s.logger(scr)
 	o.Log = log
 	var out *lines
 	if s.json {
-		out = &lines{w: run.Stdout}
+		stdout := newOutlet(run.Stdout)
+		// The report is what the verb is for: it waits for its reader.
+		defer stdout.close(0)
+		out = &lines{stdout}
 	}
 	o.Capture.OnSealed = func(f capture.Sealed) {
 		out.put("sealed", sealedLine{f.Path, f.Connection, f.Number, f.Start, f.Length, f.SHA256, f.Reason})
@@ -238,6 +315,13 @@ func (s *service) run(run *cli.Run, o record.Options, opened func(context.Contex
 	// Signals first: from here on each of them finds its meaning.
 	sigs := make(chan os.Signal, 4)
 	signal.Notify(sigs, os.Interrupt, syscall.SIGTERM, syscall.SIGUSR1)
+	// A reader of our output that goes away is no reason to stop: with a
+	// handler for SIGPIPE, to the very end, a write only fails.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	if !signal.Ignored(syscall.SIGHUP) {
+		// The terminal is closed; nohup means the opposite.
+		signal.Notify(sigs, syscall.SIGHUP)
+	}
 	defer signal.Stop(sigs)
 	var rec atomic.Pointer[record.Recorder]
 	var stopped atomic.Bool
@@ -321,6 +405,8 @@ const (
 	tellTerminal = 500 * time.Millisecond
 	tellLines    = time.Second
 	tellService  = 5 * time.Second
+	// stderrLimit is how long the end waits for a log that nobody reads.
+	stderrLimit = 2 * time.Second
 )
 
 // tell says what goes on until stop: on a terminal, as JSON lines, to systemd.
@@ -414,7 +500,7 @@ func writeReport(w io.Writer, rep *record.Report) {
 		if framing == "" {
 			framing = "not known"
 		}
-		fmt.Fprintf(&b, "%s  %d bytes, transport %s (%s), framing %s\n", e.Connection, e.Written, e.Transport, e.Detail, framing)
+		fmt.Fprintf(&b, "%s  %d bytes, transport %s (%s), framing %s\n", e.Connection, e.Written, e.Transport, wire.SafeText(e.Detail, 0), framing)
 	}
 	io.WriteString(w, b.String())
 }
