@@ -41,8 +41,8 @@ type PruneReport struct {
 	Deleted []Pruned `json:"deleted"`
 	// FreedBytes on disk.
 	FreedBytes int64 `json:"freed_bytes"`
-	// Held is how many files had to go and stayed because they were not
-	// shipped, and HeldBytes what they take.
+	// Held is how many files would have been the ones to go and stayed because
+	// they were not shipped, and HeldBytes what they take.
 	Held      int   `json:"held_files"`
 	HeldBytes int64 `json:"held_bytes"`
 	// KeptFiles and KeptBytes are what is left; FreeBytes of the disk, -1 when
@@ -110,10 +110,9 @@ type prunable struct {
 	order   int // of sealing, 0 when the journal does not know it
 	shipped bool
 	// last is when its last byte came, 0 when not known.
-	last   int64
-	sha    string
-	reason string
-	known  bool // read was called
+	last  int64
+	sha   string
+	known bool // read was called
 }
 
 // look gathers files, the order in which they were sealed, and what was shipped.
@@ -276,51 +275,76 @@ func (f *prunable) names0() string {
 	return f.names[0]
 }
 
+// level is what limits are held against.
+type level struct {
+	total, free int64
+	files       int
+}
+
+func (l *level) without(f *prunable) {
+	l.total -= f.bytes
+	l.free += f.bytes
+	l.files--
+}
+
+// over says which limit a level is over, "" for none.
+func (r *Retention) over(l level) string {
+	switch {
+	case r.MinFree > 0 && l.free < r.MinFree:
+		return "free"
+	case r.KeepBytes > 0 && l.total > r.KeepBytes:
+		return "bytes"
+	case r.KeepFiles > 0 && l.files > r.KeepFiles:
+		return "files"
+	}
+	return ""
+}
+
 // choose decides what has to go, the first sealed before all others.
 func (p *pruning) choose() error {
-	total, files := p.total, len(p.sealed)
-	free := int64(-1)
+	is := level{total: p.total, files: len(p.sealed)}
 	if p.r.MinFree > 0 {
 		var err error
-		if free, err = p.opt.FS.Free(p.dir); err != nil {
+		if is.free, err = p.opt.FS.Free(p.dir); err != nil {
 			return &FileError{"free space of", p.dir, 0, err}
 		}
 	}
+	// ought is the level if everything were shipped.
+	ought, aged := is, false
 	now := p.opt.Clock.Now().Wall
 	for _, f := range p.sealed {
 		if p.r.KeepAge > 0 {
 			p.read(f)
 		}
-		switch {
-		case p.r.MinFree > 0 && free < p.r.MinFree:
-			f.reason = "free"
-		case p.r.KeepBytes > 0 && total > p.r.KeepBytes:
-			f.reason = "bytes"
-		case p.r.KeepFiles > 0 && files > p.r.KeepFiles:
-			f.reason = "files"
-		case p.r.KeepAge > 0 && f.last != 0 && now-f.last > int64(p.r.KeepAge):
-			f.reason = "age"
-		default:
+		old := p.r.KeepAge > 0 && f.last != 0 && now-f.last > int64(p.r.KeepAge)
+		reason := p.r.over(is)
+		if reason == "" && old {
+			reason = "age"
+		}
+		if reason == "" {
 			continue
 		}
 		p.read(f)
 		if !f.shipped && !p.r.Unshipped {
-			p.rep.Held++
-			p.rep.HeldBytes += f.bytes
+			if p.r.over(ought) != "" || old {
+				p.rep.Held++
+				p.rep.HeldBytes += f.bytes
+			}
+			aged = aged || old
+			ought.without(f)
 			continue
 		}
-		total -= f.bytes
-		files--
-		if free >= 0 {
-			free += f.bytes
-		}
+		is.without(f)
+		ought.without(f)
 		p.gone = append(p.gone, f)
-		p.rep.Deleted = append(p.rep.Deleted, Pruned{f.names[0], f.bytes, f.reason, f.shipped})
+		p.rep.Deleted = append(p.rep.Deleted, Pruned{f.names[0], f.bytes, reason, f.shipped})
 		p.rep.FreedBytes += f.bytes
 	}
-	p.rep.KeptFiles, p.rep.KeptBytes, p.rep.FreeBytes = files, total, free
-	p.rep.Met = p.rep.Held == 0 && (p.r.KeepBytes == 0 || total <= p.r.KeepBytes) &&
-		(p.r.KeepFiles == 0 || files <= p.r.KeepFiles) && (p.r.MinFree == 0 || free >= p.r.MinFree)
+	p.rep.KeptFiles, p.rep.KeptBytes = is.files, is.total
+	if p.r.MinFree > 0 {
+		p.rep.FreeBytes = is.free
+	}
+	p.rep.Met = !aged && p.r.over(is) == ""
 	return nil
 }
 
@@ -331,9 +355,9 @@ func (p *pruning) remove() error {
 		return nil
 	}
 	var entries []Entry
-	for _, f := range p.gone {
+	for i, f := range p.gone {
 		n := ParseName(f.names[0])
-		e := Entry{Event: EventPrune, Connection: n.Connection, File: f.names[0], Bytes: f.bytes, SHA256: f.sha, Reason: f.reason}
+		e := Entry{Event: EventPrune, Connection: n.Connection, File: f.names[0], Bytes: f.bytes, SHA256: f.sha, Reason: p.rep.Deleted[i].Reason}
 		if !f.shipped {
 			e.Detail = "it was not shipped"
 		}

@@ -413,7 +413,7 @@ func TestLessonRetention(t *testing.T) {
 		}
 		limit.Unshipped = true
 		rep, err = capture.Prune("/a", limit, opt(m, clock))
-		if err != nil || len(rep.Deleted) == 0 || rep.Held != 0 {
+		if err != nil || len(rep.Deleted) == 0 || rep.Held != 0 || rep.Met == (limit.MinFree > 0) {
 			t.Fatalf("%+v: %+v, %v", limit, rep, err)
 		}
 		switch {

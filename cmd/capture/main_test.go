@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -20,5 +21,12 @@ func TestMain(m *testing.M) {
 // TestScripts runs the real program by the scripts under testdata, each of which
 // opens with what it guards.
 func TestScripts(t *testing.T) {
-	testscript.Run(t, testscript.Params{Dir: "testdata/script", RequireExplicitExec: true})
+	dendro, err := filepath.Abs("../../wire/dendro/testdata/real")
+	if err != nil {
+		t.Fatal(err)
+	}
+	testscript.Run(t, testscript.Params{Dir: "testdata/script", RequireExplicitExec: true, Setup: func(e *testscript.Env) error {
+		e.Setenv("DENDRO", dendro) // streams of the real publisher
+		return nil
+	}})
 }
