@@ -101,8 +101,7 @@ func (s *Scanner) Findings() []Finding {
 // bytes as the decoder asked for, good until the next call. The decoder has
 // observed it.
 func (s *Scanner) Next(p []byte) (n int, u Unit, done bool) {
-	s.buf = s.buf[:copy(s.buf, s.buf[s.drop:])]
-	s.drop = 0
+	s.dropDone()
 	for {
 		if s.lost {
 			s.passed += int64(len(p) - n)
@@ -163,9 +162,19 @@ func (s *Scanner) Next(p []byte) (n int, u Unit, done bool) {
 			return n, u, true
 		}
 		// Junk: on to what is behind it.
-		s.buf = s.buf[:copy(s.buf, s.buf[s.drop:])]
-		s.drop = 0
+		s.dropDone()
 	}
+}
+
+// dropDone leaves in buf what lies behind the unit that ended. That is not
+// moved: there may be thousands of units in what a decoder looked ahead at.
+func (s *Scanner) dropDone() {
+	if s.drop == len(s.buf) {
+		s.buf = s.buf[:0]
+	} else {
+		s.buf = s.buf[s.drop:]
+	}
+	s.drop = 0
 }
 
 // look asks the decoder what the unit is.

@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"slices"
 	"testing"
+	"time"
 
 	"wiretape/internal/aewrgen"
 	"wiretape/wire"
@@ -341,6 +342,26 @@ func TestLostFrameStartIsFoundAtASoundHeader(t *testing.T) {
 				t.Errorf("%+v", findings)
 			}
 		})
+	}
+}
+
+// TestDoubtIsCheap has a header in doubt that wants to be looked 256 KiB ahead
+// of, over and over, with thousands of frames in what was looked at.
+func TestDoubtIsCheap(t *testing.T) {
+	small := aewrgen.Frame{Version: 31, Type: ExecSuccess, Epoch: 1}.Append(nil)
+	doubt := aewrgen.Frame{Version: 31, Type: ExecAbort, Epoch: 1, Claim: true, ClaimLen: ConfirmLimit - 100, BreakChecksum: true}.Append(nil)
+	stream := slices.Clone(small)
+	for len(stream) < 8<<20 {
+		stream = append(stream, doubt...)
+		stream = append(stream, bytes.Repeat(small, 4096)...)
+	}
+	start := time.Now()
+	units, _, _ := scan(stream, open(t, wire.Config{}), rand.New(rand.NewPCG(1, 1)), 4096)
+	if took := time.Since(start); took > 5*time.Second {
+		t.Errorf("%d frames in %v", len(units), took)
+	}
+	if want, _, _ := read(t, stream); !slices.Equal(units, want) {
+		t.Errorf("%d frames, %d expected", len(units), len(want))
 	}
 }
 
