@@ -175,7 +175,8 @@ func (a *Archive) Extract(ctx context.Context, dir string, sel Selection) (m *Ma
 			}
 		}
 	}
-	if len(x.out.Sources) == 0 {
+	some := func(s ManifestSource) bool { return len(s.Streams)+len(s.ClockOffsets) > 0 }
+	if len(x.out.Selection) > 0 && !slices.ContainsFunc(x.out.Sources, some) {
 		return nil, ErrNothing
 	}
 	return x.out, x.finish(dir)
