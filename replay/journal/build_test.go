@@ -442,3 +442,31 @@ func TestDamagedRecordings(t *testing.T) {
 		}
 	}
 }
+
+// An upgrade of the nodes goes on with the lineage: what carries CRCs is in
+// files from there on.
+func TestUpgrade(t *testing.T) {
+	p := newPrimary(5, 'a')
+	p.send(4, 0)
+	old := p.b
+	p.layout, p.journal = 8, nil
+	p.connect(4)
+	p.send(5, 0)
+	tail := bytes.Clone(p.journal)
+	p.rotate()
+	p.send(2, 0)
+	p.check()
+	out, r := build(t, save(t, old, p.b)...)
+	// The first Rotate's hash covers bytes that the old layout does not carry.
+	clean(t, r)
+	g := r.Lineages[0]
+	if len(r.Lineages) != 1 || g.Entries != 11 || len(g.Files) != 2 {
+		t.Fatalf("%+v", g.Files)
+	}
+	if got := read(t, out, "lineage-1", "part-2", "entries-5"); !bytes.Equal(got, tail) {
+		t.Error("the entries behind the upgrade")
+	}
+	if c := r.proofOf(0, "chain"); c.Proved != 1 || c.Reasons[whyUnchained] == 0 {
+		t.Errorf("%+v", c)
+	}
+}

@@ -39,7 +39,10 @@ func (b *builder) concludeMissing(g *lineage, r *ReportLineage) error {
 		if tell {
 			f := wire.Finding{Kind: KindMissing, Field: "sequence", Want: rangeText(from, to), Got: "nothing",
 				Message: "lineage " + wire.Itoa(int64(g.number)) + " lacks " + rangeText(from, to) + ": " + reason, Cost: "the entries"}
-			b.report.add(g.place(f, from, to))
+			if b.report.FindingsByKind[KindMissing] < maxOfKind { // the list shows no more
+				f = g.place(f, from, to)
+			}
+			b.report.add(f)
 		}
 		var a, z any
 		if after != nil {

@@ -40,6 +40,10 @@ const (
 	maxStretches = 1 << 18
 	maxPoints    = 1 << 20
 	maxDamages   = 1 << 16
+	// maxSegments are named by one connection, maxBodies sent by all: each is
+	// a file.
+	maxSegments = 1 << 16
+	maxBodies   = 1 << 12
 	// maxSequence is the largest sequence that a catalogue can hold.
 	maxSequence = 1<<63 - 1
 	// maxJoins bounds the comparisons by which connections without a common

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"cmp"
 	"slices"
+	"sort"
 
 	"wiretape/wire"
 	"wiretape/wire/melin"
@@ -229,7 +230,7 @@ func (b *builder) together(x, y *stretch, from, to uint64, v func(p, q *entry) b
 func (g *lineage) plan() {
 	var all []piece
 	g.pieces, g.boundaries, g.points, g.damages = nil, nil, nil, nil
-	anchors := map[boundary]bool{}
+	anchors := map[fact]int{} // to the boundary's number
 	for _, m := range g.members {
 		for _, s := range m.stretches {
 			last := s.last
@@ -246,20 +247,15 @@ func (g *lineage) plan() {
 			}
 			g.points = append(g.points, p)
 			if p.segment {
-				k := boundary{p.sequence + 1, p.hash, false}
-				if anchors[k] {
-					if p.kind == "Rotate" {
-						for i := range g.boundaries {
-							if g.boundaries[i].start == k.start && g.boundaries[i].anchor == k.anchor {
-								g.boundaries[i].rotate = true
-							}
-						}
-					}
-					continue
+				at, ok := anchors[fact{p.sequence, p.hash}]
+				if !ok {
+					at = len(g.boundaries)
+					anchors[fact{p.sequence, p.hash}] = at
+					g.boundaries = append(g.boundaries, boundary{start: p.sequence + 1, anchor: p.hash})
 				}
-				anchors[k] = true
-				k.rotate = p.kind == "Rotate"
-				g.boundaries = append(g.boundaries, k)
+				if p.kind == "Rotate" {
+					g.boundaries[at].rotate = true
+				}
 			}
 		}
 		for _, d := range m.damages {
@@ -303,6 +299,11 @@ func (g *lineage) plan() {
 	}
 }
 
+// pieceFrom is the number of the first piece that reaches seq.
+func (g *lineage) pieceFrom(seq uint64) int {
+	return sort.Search(len(g.pieces), func(i int) bool { return g.pieces[i].last >= seq })
+}
+
 // maxConflicts is how many differing entries of two connections are reported
 // each.
 const maxConflicts = 16
@@ -313,7 +314,10 @@ func (b *builder) compare(g *lineage) (forks []*lineage, err error) {
 	g.repeats, g.conflicts = 0, 0
 	for _, m := range g.members {
 		for _, s := range m.stretches {
-			for _, p := range g.pieces {
+			for _, p := range g.pieces[g.pieceFrom(s.first):] {
+				if p.first > s.last {
+					break
+				}
 				first, last := max(p.first, s.first), min(p.last, s.last)
 				if m.below > 0 {
 					last = min(last, m.below-1)

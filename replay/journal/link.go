@@ -39,6 +39,7 @@ type link struct {
 	acked, inMemory  uint64
 	ackedAt          int64
 	acks             int64
+	segments         int // named by points
 	overflow         map[string]bool
 	lineage          *lineage
 }

@@ -219,6 +219,12 @@ func (l *link) note(p point) {
 		return
 	}
 	p.link = l
+	if p.segment {
+		if l.segments++; l.segments > maxSegments {
+			l.overflow["segments"] = true
+			return
+		}
+	}
 	if len(l.points) >= maxPoints {
 		l.overflow["chain hashes"] = true
 		return
@@ -445,6 +451,10 @@ func (s *surveyor) beginBody(x *body, run *capture.Run, u wire.Unit) error {
 		return err
 	}
 	b := s.b
+	if b.bodies >= maxBodies {
+		s.l.overflow["snapshots and seeds"] = true
+		return nil
+	}
 	b.bodies++
 	x.link, x.conn, x.run, x.offset = s.l, s.l.down, run, u.Offset
 	x.file = filepath.Join(bodiesFolder, fmt.Sprintf("%06d.%s", b.bodies, x.kind))

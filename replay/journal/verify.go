@@ -98,14 +98,11 @@ func (b *builder) readFile(f *file) error {
 // covers gives the links whose entries cover the sequences in the plan, and
 // whether all are.
 func (g *lineage) covers(from, to uint64) (by []string, all bool) {
-	for _, p := range g.pieces {
-		if p.last < from || p.first > to {
-			continue
-		}
+	for _, p := range g.pieces[g.pieceFrom(from):] {
 		if p.first > from {
 			return by, false
 		}
-		if id := p.from.link.id(); len(by) == 0 || by[len(by)-1] != id {
+		if id := p.from.link.id(); len(by) < maxReasons && (len(by) == 0 || by[len(by)-1] != id) {
 			by = append(by, id)
 		}
 		if p.last >= to {

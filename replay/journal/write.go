@@ -10,7 +10,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
+	"sort"
 
 	"wiretape/wire"
 	"wiretape/wire/melin"
@@ -51,9 +51,9 @@ type writer struct {
 	nextP   int
 	begun   bool
 	last    uint64
-	files   bool   // journal files are made
-	chained bool   // the entries carry what the chain covers
-	why     string // when not
+	allowed bool // a layout with journal files is among the lineage's
+	files   bool // the current entries go into journal files
+	chained bool // they carry what the chain covers
 	genesis *uint64
 }
 
@@ -62,10 +62,8 @@ func (b *builder) write(g *lineage) (err error) {
 	w := &writer{b: b, g: g, part: 1, folder: fmt.Sprintf("lineage-%d", g.number), buf: make([]byte, 0, bufferSize+melin.MaxSlot)}
 	g.folder = w.folder
 	w.decide()
-	if w.files {
-		if err := os.MkdirAll(filepath.Join(b.dir, w.folder), 0o700); err != nil {
-			return err
-		}
+	if err := w.makeFolder(); err != nil {
+		return err
 	}
 	defer func() {
 		if w.out != nil {
@@ -94,34 +92,65 @@ func (b *builder) write(g *lineage) (err error) {
 	return w.snapshots()
 }
 
+// whyUnchained is why nothing of a chain can be proved before protocol 6.
+const whyUnchained = "the entries of layouts before protocol 6 do not carry the CRC that the chain covers"
+
 // decide says what can be made of the lineage's layouts.
 func (w *writer) decide() {
-	w.chained = true
-	w.why = "the entries of layouts before protocol 6 do not carry the CRC that the chain covers"
-	newest := melin.Layout(0)
 	for _, m := range w.g.members {
 		if m.down == nil {
 			continue
 		}
-		newest = max(newest, m.layout)
-		if m.hasGenesis {
-			if w.genesis != nil && *w.genesis != m.genesisEntries {
-				w.b.found(m.down.Runs()[0], wire.Finding{Kind: KindGenesis, Want: wire.Utoa(*w.genesis), Got: wire.Utoa(m.genesisEntries),
-					Message: "another length of the genesis than the lineage's other connections name"})
-			} else {
-				w.genesis = &m.genesisEntries
-			}
+		w.allowed = w.allowed || m.layout >= 7
+		if !m.hasGenesis {
+			continue
+		}
+		if w.genesis != nil && *w.genesis != m.genesisEntries {
+			w.b.found(m.down.Runs()[0], wire.Finding{Kind: KindGenesis, Want: wire.Utoa(*w.genesis), Got: wire.Utoa(m.genesisEntries),
+				Message: "another length of the genesis than the lineage's other connections name"})
+		} else {
+			w.genesis = &m.genesisEntries
 		}
 	}
-	for _, p := range w.g.pieces {
-		if p.from.link.layout.Shape() != melin.ShapeCRC {
-			w.chained = false
-		}
+	w.chained = len(w.g.pieces) == 0 || w.g.pieces[0].from.link.layout.Shape() == melin.ShapeCRC
+	w.files = w.allowed && w.chained
+}
+
+// turn goes over from entries that carry the chain's bytes to such that do not,
+// or back, as after an upgrade of the nodes.
+func (w *writer) turn(chained bool) error {
+	if chained == w.chained {
+		return nil
 	}
-	w.files = w.chained && newest >= 7
+	if err := w.nextPart(); err != nil {
+		return err
+	}
+	w.chained, w.files = chained, w.allowed && chained
+	w.chain.lose(whyUnchained)
+	return w.makeFolder()
+}
+
+// nextPart ends the files of this part.
+func (w *writer) nextPart() error {
+	if err := w.close(false); err != nil {
+		return err
+	}
+	w.part++
+	w.folder, w.closed = filepath.Join(w.g.folder, fmt.Sprintf("part-%d", w.part)), 0
+	return nil
+}
+
+func (w *writer) makeFolder() error {
+	if !w.files {
+		return nil
+	}
+	return os.MkdirAll(filepath.Join(w.b.dir, w.folder), 0o700)
 }
 
 func (w *writer) piece(p piece) error {
+	if err := w.turn(p.from.link.layout.Shape() == melin.ShapeCRC); err != nil {
+		return err
+	}
 	if p.from.batches {
 		w.begun, w.last = true, p.last
 		return nil
@@ -347,18 +376,11 @@ func (w *writer) close(boundary bool) error {
 // this part end. Where all of them came, but damaged, the chain takes them as
 // they came, so that it shows the damage too.
 func (w *writer) hole(from, to uint64) error {
-	if err := w.flush(); err != nil {
+	if err := w.nextPart(); err != nil {
 		return err
 	}
-	if err := w.close(false); err != nil {
+	if err := w.makeFolder(); err != nil {
 		return err
-	}
-	w.part++
-	w.folder, w.closed = filepath.Join(w.g.folder, fmt.Sprintf("part-%d", w.part)), 0
-	if w.files {
-		if err := os.MkdirAll(filepath.Join(w.b.dir, w.folder), 0o700); err != nil {
-			return err
-		}
 	}
 	ds, all := w.g.damagedAll(from, to)
 	if !all || !w.chain.known() {
@@ -424,9 +446,13 @@ func missingText(from, to uint64) string { return rangeText(from, to) + " missin
 
 // damagedAll gives the damages that stand for all sequences from one to another.
 func (g *lineage) damagedAll(from, to uint64) (ds []damage, all bool) {
-	for _, d := range g.damages {
-		if d.first != from {
-			continue
+	i := sort.Search(len(g.damages), func(i int) bool { return g.damages[i].first >= from })
+	for _, d := range g.damages[i:] {
+		if d.first > from {
+			break
+		}
+		if d.first < from {
+			continue // another connection's, of the same entries
 		}
 		ds = append(ds, d)
 		if d.last == 0 || d.last >= to {
@@ -478,7 +504,7 @@ func (w *writer) passHole(from, to uint64) error {
 
 func (w *writer) reason(why string) string {
 	if !w.chained {
-		return w.why
+		return whyUnchained
 	}
 	return why
 }
@@ -515,9 +541,12 @@ func (w *writer) check(seq uint64) error {
 // emptyBehind says that the hash is that of the segment that starts right
 // behind the sequence: who has rotated already names it so.
 func (w *writer) emptyBehind(p *point) bool {
-	return !p.segment && slices.ContainsFunc(w.g.boundaries, func(x boundary) bool {
-		return x.start == p.sequence+1 && emptySum(x.anchor) == p.hash
-	})
+	if p.segment {
+		return false
+	}
+	bs := w.g.boundaries
+	i := sort.Search(len(bs), func(i int) bool { return bs[i].start > p.sequence })
+	return i < len(bs) && bs[i].start == p.sequence+1 && emptySum(bs[i].anchor) == p.hash
 }
 
 // mismatch reports a hash that the chain does not have.
