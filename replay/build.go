@@ -114,6 +114,9 @@ func (b *builder) build() (err error) {
 	for _, c := range b.conns {
 		b.total += c.length()
 	}
+	if err := identify(b.conns); err != nil {
+		return err
+	}
 	order, passes := b.conns, 1
 	if len(b.conns) > 1 || len(b.opt.Select.Labels) > 0 {
 		b.total *= 2

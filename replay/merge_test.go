@@ -188,3 +188,34 @@ func TestConflictingRows(t *testing.T) {
 		}
 	}
 }
+
+// Without a uuid each connection is a source of its own, also where two begin
+// alike; the same connection given twice, or cut, is one; and a second run gives
+// the same minted uuids.
+func TestNoUUID(t *testing.T) {
+	whole := must(os.ReadFile(stream("crafted/uuid-absent")))
+	ends := frameEnds(whole)
+	other := slices.Clone(whole)
+	other[len(other)-1] ^= 1 // another row
+	dir := t.TempDir()
+	path := func(name string, b []byte) string {
+		p := filepath.Join(dir, name)
+		write(t, p, b)
+		return p
+	}
+	a, cut, b := path("a", whole), path("cut", whole[:ends[len(ends)-2]]), path("b", other)
+	for _, c := range []struct {
+		in   []string
+		want int
+	}{{[]string{a}, 1}, {[]string{a, cut}, 1}, {[]string{a, b}, 2}, {[]string{b, cut, a}, 2}} {
+		_, first := mustBuild(t, Options{}, c.in...)
+		slices.Reverse(c.in)
+		_, second := mustBuild(t, Options{}, c.in...)
+		if len(first.Sources) != c.want {
+			t.Errorf("%q: %d sources, want %d", c.in, len(first.Sources), c.want)
+		}
+		if diff := cmp.Diff(first, second); diff != "" {
+			t.Errorf("%q: a second run differs:\n%s", c.in, diff)
+		}
+	}
+}

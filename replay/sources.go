@@ -23,6 +23,10 @@ type connection struct {
 	// first are the connection's first bytes, from which a source without a
 	// uuid gets one.
 	first []byte
+	// stands is the longest connection of which this is the beginning, and
+	// identity replaces first where others begin alike.
+	stands   *connection
+	identity []byte
 	// sha is the SHA-256 of all its bytes, found out only where it decides.
 	sha []byte
 	// clean: it ended at a frame boundary, its transport too as far as known,

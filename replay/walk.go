@@ -4,7 +4,6 @@ package replay
 // ordinals resolved to sources.
 
 import (
-	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -43,9 +42,6 @@ type visitor interface {
 	// could be any source.
 	lost(c *connection, p *part, why string, off int64)
 }
-
-// firstBytes is how much of a connection identifies it.
-const firstBytes = 4096
 
 // walk reads a connection and tells v. progress is told bytes read.
 func walk(c *connection, g *registry, v visitor, progress func(n int64)) error {
@@ -104,19 +100,7 @@ func (w *walker) run(run *capture.Run, progress func(int64)) (rest *capture.Run,
 	if err != nil {
 		return nil, err
 	}
-	in := &firstReader{src: src, progress: progress}
-	if w.c.first == nil {
-		if run.Start == 0 {
-			if err := in.prefetch(firstBytes); err != nil && !asDamage(err, nil) {
-				return nil, err
-			}
-		}
-		sum := sha256.Sum256(in.first)
-		if len(in.first) == 0 {
-			sum = sha256.Sum256([]byte(w.c.ID))
-		}
-		w.c.first = sum[:]
-	}
+	in := &countingReader{src: src, progress: progress}
 	if run.Context != nil {
 		if err := w.restore(run.Context); err != nil {
 			return nil, err
@@ -141,7 +125,7 @@ func (w *walker) run(run *capture.Run, progress func(int64)) (rest *capture.Run,
 		case err == io.EOF:
 			w.hole(string(r.Ending()), r.Offset())
 			return run.After(r.Offset()), nil
-		case asDamage(err, &damage):
+		case errors.As(err, &damage):
 			w.report(run, damage.Finding)
 			w.hole(damage.Finding.Kind, r.Offset())
 			return damage.Next, nil
@@ -156,13 +140,6 @@ func (w *walker) run(run *capture.Run, progress func(int64)) (rest *capture.Run,
 			return nil, err
 		}
 	}
-}
-
-func asDamage(err error, to **capture.DamagedError) bool {
-	if to == nil {
-		to = new(*capture.DamagedError)
-	}
-	return errors.As(err, to)
 }
 
 func (w *walker) report(run *capture.Run, f wire.Finding) {
@@ -275,34 +252,13 @@ func (w *walker) refused(u wire.Unit, out *dendro.Outcome) error {
 	return nil
 }
 
-// firstReader counts what is read and can look at the first bytes before they
-// are read.
-type firstReader struct {
+// countingReader tells how much was read.
+type countingReader struct {
 	src      io.Reader
 	progress func(int64)
-	first    []byte
-	at       int
 }
 
-func (r *firstReader) prefetch(n int) error {
-	b := make([]byte, n)
-	m, err := io.ReadFull(r.src, b)
-	r.first = b[:m]
-	if r.progress != nil {
-		r.progress(int64(m))
-	}
-	if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
-		return err
-	}
-	return nil
-}
-
-func (r *firstReader) Read(p []byte) (int, error) {
-	if r.at < len(r.first) {
-		n := copy(p, r.first[r.at:])
-		r.at += n
-		return n, nil
-	}
+func (r *countingReader) Read(p []byte) (int, error) {
 	n, err := r.src.Read(p)
 	if r.progress != nil && n > 0 {
 		r.progress(int64(n))
