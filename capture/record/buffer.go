@@ -13,7 +13,7 @@ const (
 	// 200 quiet connections cost little, one fast one reads much at a time.
 	smallChunk = 32 << 10
 	largeChunk = 512 << 10
-	manyReads  = 64
+	manyReads  = 16
 	// minRead is the least room at a chunk's end that is worth a read.
 	minRead = 4 << 10
 	// maxMarks is how many reads one chunk holds.
