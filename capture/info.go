@@ -161,8 +161,8 @@ func (c *Connection) describe(opt InfoOptions) (*ConnectionInfo, error) {
 	times := &timeline{ci: ci, pause: opt.Pause}
 	for i, f := range c.Files {
 		ci.add(f, i == 0)
-		if all, _, err := f.Arrivals(); err == nil && !c.Raw {
-			times.file(f, all)
+		if !c.Raw {
+			times.file(f)
 		}
 		if s := f.Sidecar; s != nil && opt.Quick {
 			for _, k := range s.Frames {
@@ -220,8 +220,18 @@ type timeline struct {
 	first sidecar.Arrival
 }
 
-func (t *timeline) file(f *File, all sidecar.Arrivals) {
-	for _, a := range all {
+// file goes through those of a file, as far as it has an index.
+func (t *timeline) file(f *File) {
+	idx, done, err := f.ArrivalIndex()
+	if err != nil {
+		return
+	}
+	defer done.Close()
+	for {
+		a, ok := idx.Next()
+		if !ok {
+			return
+		}
 		if !t.any {
 			t.any, t.first, t.prev = true, a, a
 			continue

@@ -8,13 +8,17 @@ import (
 // prover holds the bytes of a file against its arrival index as they go by, and
 // so finds out which of them are not those that came.
 type prover struct {
-	all   sidecar.Arrivals
-	i     int
+	idx *sidecar.Index // nil when there is none
+	// cur is the read that the next byte came with, if any.
+	cur   sidecar.Arrival
+	any   bool
 	off   int64 // of the next byte
 	crc   uint32
 	torn  []wire.Finding
 	more  int64 // torn stretches beyond those listed
 	start int64
+	// first and last are the reads that the index has of the file.
+	first, last sidecar.Arrival
 	// proven is the end of the stretch from the file's start on that is as it
 	// came.
 	proven int64
@@ -24,19 +28,39 @@ type prover struct {
 // maxTorn is how many torn stretches of a file are listed.
 const maxTorn = 100
 
-func newProver(start int64, all sidecar.Arrivals) *prover {
-	p := &prover{all: all, off: start, start: start, proven: start}
-	if len(all) > 0 && all[0].Offset != start {
-		p.all = nil
+func newProver(start int64, idx *sidecar.Index) *prover {
+	p := &prover{idx: idx, off: start, start: start, proven: start}
+	p.advance()
+	p.first = p.cur
+	if p.any && p.cur.Offset != start {
+		p.any, p.idx = false, nil
 	}
 	return p
+}
+
+// advance goes to the next read of the index.
+func (p *prover) advance() {
+	p.any = false
+	if p.idx == nil {
+		return
+	}
+	if p.cur, p.any = p.idx.Next(); p.any {
+		p.last = p.cur
+	}
+}
+
+// rest reads the index to its end.
+func (p *prover) rest() {
+	for p.any {
+		p.advance()
+	}
 }
 
 // Write takes the next bytes.
 func (p *prover) Write(b []byte) (int, error) {
 	total := len(b)
-	for len(b) > 0 && p.i < len(p.all) {
-		a := p.all[p.i]
+	for len(b) > 0 && p.any {
+		a := p.cur
 		n := min(int64(len(b)), a.Offset+a.Length-p.off)
 		p.crc = sidecar.CRC(p.crc, b[:n])
 		p.off += n
@@ -46,7 +70,7 @@ func (p *prover) Write(b []byte) (int, error) {
 		}
 		p.settle(a)
 		p.crc = 0
-		p.i++
+		p.advance()
 	}
 	p.off += int64(len(b))
 	return total, nil

@@ -327,7 +327,6 @@ type scanned struct {
 	whole int64
 	tail  string
 	zeros int64 // offset in the file of the zeros that end it
-	all   sidecar.Arrivals
 	prove *prover
 }
 
@@ -352,15 +351,18 @@ func (r *recovery) scan(f *File, s *sidecar.Sidecar) (*scanned, error) {
 	// Only frames that end before the zeros are certain; the rest is hashed.
 	wholes := &frameEnds{zeros: f.Start + res.zeros, start: f.Start, end: f.End(), good: f.Start}
 	fr.onUnit = wholes.unit
-	all, _, err := f.Arrivals()
+	idx, done, err := f.ArrivalIndex()
 	if err != nil {
 		// Without an index nothing is proven; that is all.
-		all = nil
+		idx = nil
+	} else {
+		defer done.Close()
 	}
-	res.all, res.prove = all, newProver(f.Start, all)
+	res.prove = newProver(f.Start, idx)
 	if err := fr.readAll(io.NewSectionReader(src, 0, f.Length), io.MultiWriter(h, res.prove)); err != nil {
 		return nil, &FileError{"read", f.Path, f.Start, err}
 	}
+	res.prove.rest()
 	res.sum = sumOf(h)
 	fr.finish()
 	fr.onUnit = nil
@@ -442,26 +444,41 @@ func (r *recovery) describe(s *sidecar.Sidecar, f *File, res *scanned, sealed bo
 	res.fr.found = append(res.fr.found, res.prove.findings(f.Name)...)
 	res.fr.describe(out, s.Connection, f.Name)
 	out.EndsAtBoundary = out.Framing == sidecar.FramingFrames && res.whole == f.Length
-	if n := len(res.all); n > 0 {
-		first, last := res.all[0], res.all[n-1]
+	if first, last := res.prove.first, res.prove.last; first.Length > 0 {
 		out.FirstArrival, out.LastArrival = sidecar.At(first.Wall, first.Mono), sidecar.At(last.Wall, last.Mono)
 	}
 	return out
 }
 
-// maxIndex is the largest arrival index that is read.
-const maxIndex = 256 << 20
+// maxIndex is the largest arrival index that is held in memory.
+const maxIndex = 64 << 20
 
-func readArrivals(fsys vfs.FS, name string) (sidecar.Arrivals, bool, error) {
-	b, err := vfs.ReadFile(fsys, name, maxIndex)
+// Arrivals reads the arrival index that lies beside a file into memory. The
+// error wraps fs.ErrNotExist when there is none, and vfs.ErrTooLarge when that
+// would take too much: ArrivalIndex reads any. cut says that it ends early.
+func (f *File) Arrivals() (all sidecar.Arrivals, cut bool, err error) {
+	b, err := vfs.ReadFile(f.fs, stemOf(f.Path)+extIndex, maxIndex)
 	if err != nil {
 		return nil, false, err
 	}
 	return sidecar.ReadArrivals(b)
 }
 
-// Arrivals reads the arrival index that lies beside a file. The error wraps
-// fs.ErrNotExist when there is none; cut says that it ends early.
-func (f *File) Arrivals() (all sidecar.Arrivals, cut bool, err error) {
-	return readArrivals(f.fs, stemOf(f.Path)+extIndex)
+// ArrivalIndex opens the arrival index that lies beside a file, to be read
+// record by record; done closes it. The error wraps fs.ErrNotExist when there is
+// none.
+func (f *File) ArrivalIndex() (idx *sidecar.Index, done io.Closer, err error) {
+	src, err := f.fs.Open(stemOf(f.Path) + extIndex)
+	if err != nil {
+		return nil, nil, err
+	}
+	size, err := src.Size()
+	if err == nil {
+		idx, err = sidecar.NewIndex(io.NewSectionReader(src, 0, size))
+	}
+	if err != nil {
+		src.Close()
+		return nil, nil, err
+	}
+	return idx, src, nil
 }

@@ -210,11 +210,15 @@ func (v *verifier) file(c *Connection, f *File, fr *framing, last bool) error {
 			return err
 		}
 	}
-	all, cut, ierr := f.Arrivals()
-	if c.Raw {
-		all, ierr = nil, nil
+	var idx *sidecar.Index
+	var ierr error
+	if !c.Raw {
+		var done io.Closer
+		if idx, done, ierr = f.ArrivalIndex(); ierr == nil {
+			defer done.Close()
+		}
 	}
-	prove := newProver(f.Start, all)
+	prove := newProver(f.Start, idx)
 	h := sha256.New()
 	fr.mark()
 	n, err := v.read(f, fr, h, prove)
@@ -241,7 +245,8 @@ func (v *verifier) file(c *Connection, f *File, fr *framing, last bool) error {
 		return err
 	}
 	if !c.Raw {
-		if err := v.index(c, f, all, cut, ierr); err != nil {
+		prove.rest()
+		if err := v.index(c, f, idx, prove, ierr); err != nil {
 			return err
 		}
 		if f.Sealed && !damaged {
@@ -311,7 +316,10 @@ func (c *counting) Write(p []byte) (int, error) {
 }
 
 // index holds an arrival index against its file.
-func (v *verifier) index(c *Connection, f *File, all sidecar.Arrivals, cut bool, err error) error {
+func (v *verifier) index(c *Connection, f *File, idx *sidecar.Index, prove *prover, err error) error {
+	if err == nil {
+		err = idx.Err()
+	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		if f.Length > 0 {
@@ -325,13 +333,13 @@ func (v *verifier) index(c *Connection, f *File, all sidecar.Arrivals, cut bool,
 		return v.report(v.at(c, f, KindIndex, f.Start, 0, "the arrival index of "+f.Name+" can't be read: "+wire.SafeText(cause(err), 300)))
 	}
 	end := f.Start
-	if n := len(all); n > 0 {
-		if all[0].Offset != f.Start {
-			return v.report(v.at(c, f, KindIndex, f.Start, 0, "the arrival index of "+f.Name+" starts at "+wire.Itoa(all[0].Offset)+" and not at the file's first byte"))
+	if a := prove.first; a.Length > 0 {
+		if a.Offset != f.Start {
+			return v.report(v.at(c, f, KindIndex, f.Start, 0, "the arrival index of "+f.Name+" starts at "+wire.Itoa(a.Offset)+" and not at the file's first byte"))
 		}
-		end = all[n-1].Offset + all[n-1].Length
+		end = prove.last.Offset + prove.last.Length
 	}
-	if cut || end != f.End() {
+	if idx.Cut() || end != f.End() {
 		return v.report(v.at(c, f, KindIndex, end, max(f.End()-end, 0), "the arrival index of "+f.Name+" covers the bytes up to "+wire.Itoa(end)+" of "+wire.Itoa(f.End())))
 	}
 	return nil

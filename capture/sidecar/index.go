@@ -1,9 +1,12 @@
 package sidecar
 
 import (
+	"bufio"
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
+	"io"
 	"sort"
 )
 
@@ -27,6 +30,7 @@ import (
 const (
 	IndexMagic      = "WTARRIX1"
 	IndexHeaderSize = 8 + 3*8
+	maxIndexRecord  = 3*binary.MaxVarintLen64 + 4
 )
 
 // AppendIndexHeader starts an index.
@@ -61,27 +65,36 @@ type Arrival struct {
 	CRC uint32
 }
 
-// Index reads an arrival index from memory, record by record.
+// Index reads an arrival index record by record, holding one.
 type Index struct {
-	b    []byte
-	pos  int
+	src  *bufio.Reader
+	good int64
 	next Arrival
 	cut  bool
+	err  error
 }
 
-// ParseIndex checks the header of b and stands before the first record. An index
-// that was cut before the end of its header, or is empty, has no records.
-func ParseIndex(b []byte) (*Index, error) {
-	if n := min(len(b), len(IndexMagic)); len(b) < IndexHeaderSize && string(b[:n]) == IndexMagic[:n] {
-		return &Index{cut: len(b) > 0}, nil
-	}
-	if len(b) < IndexHeaderSize || string(b[:8]) != IndexMagic {
+// NewIndex checks the header and stands before the first record. An index that
+// was cut before the end of its header, or is empty, has no records. The error
+// wraps ErrInvalid when src holds no index; others are those of src.
+func NewIndex(src io.Reader) (*Index, error) {
+	x := &Index{src: bufio.NewReaderSize(src, 32<<10)}
+	var h [IndexHeaderSize]byte
+	n, err := io.ReadFull(x.src, h[:])
+	m := min(n, len(IndexMagic))
+	switch {
+	case err != nil && err != io.EOF && err != io.ErrUnexpectedEOF:
+		return nil, err
+	case string(h[:m]) != IndexMagic[:m]:
 		return nil, fmt.Errorf("%w arrival index: no header", ErrInvalid)
+	case n < IndexHeaderSize:
+		x.cut, x.err = n > 0, io.EOF
+		return x, nil
 	}
-	x := &Index{b: b, pos: IndexHeaderSize}
-	x.next.Offset = int64(binary.LittleEndian.Uint64(b[8:]))
-	x.next.Wall = int64(binary.LittleEndian.Uint64(b[16:]))
-	x.next.Mono = int64(binary.LittleEndian.Uint64(b[24:]))
+	x.good = IndexHeaderSize
+	x.next.Offset = int64(binary.LittleEndian.Uint64(h[8:]))
+	x.next.Wall = int64(binary.LittleEndian.Uint64(h[16:]))
+	x.next.Mono = int64(binary.LittleEndian.Uint64(h[24:]))
 	if x.next.Offset < 0 || x.next.Offset > maxStream {
 		return nil, fmt.Errorf("%w arrival index: starts at %d", ErrInvalid, x.next.Offset)
 	}
@@ -89,29 +102,40 @@ func ParseIndex(b []byte) (*Index, error) {
 }
 
 // Next gives the next record; ok is false at the end, and Cut then says
-// whether it ends in the middle of one.
+// whether it ends in the middle of one, Err whether src failed.
 func (x *Index) Next() (a Arrival, ok bool) {
-	b := x.b[x.pos:]
-	if len(b) == 0 {
+	if x.err != nil {
+		return Arrival{}, false
+	}
+	if _, err := x.src.Peek(1); err != nil {
+		x.err = err
 		return Arrival{}, false
 	}
 	x.cut = true
+	b, err := x.src.Peek(maxIndexRecord)
+	if err != nil && err != io.EOF {
+		x.err = err
+		return Arrival{}, false
+	}
 	n, k := binary.Uvarint(b)
 	if k <= 0 || n == 0 || n > uint64(maxStream-x.next.Offset-x.next.Length) {
-		return Arrival{}, false
+		return x.end()
 	}
-	b = b[k:]
-	step, k2 := binary.Uvarint(b)
+	step, k2 := binary.Uvarint(b[k:])
 	if k2 <= 0 || step > 1<<62 {
-		return Arrival{}, false
+		return x.end()
 	}
-	skew, k3 := binary.Varint(b[k2:])
-	if k3 <= 0 || len(b) < k2+k3+4 {
-		return Arrival{}, false
+	k += k2
+	skew, k3 := binary.Varint(b[k:])
+	k += k3
+	if k3 <= 0 || len(b) < k+4 {
+		return x.end()
 	}
+	x.next.CRC = binary.LittleEndian.Uint32(b[k:])
+	k += 4
+	x.src.Discard(k)
 	x.cut = false
-	x.pos += k + k2 + k3 + 4
-	x.next.CRC = binary.LittleEndian.Uint32(b[k2+k3:])
+	x.good += int64(k)
 	x.next.Offset += x.next.Length
 	x.next.Length = int64(n)
 	x.next.Mono += int64(step)
@@ -119,19 +143,32 @@ func (x *Index) Next() (a Arrival, ok bool) {
 	return x.next, true
 }
 
+func (x *Index) end() (Arrival, bool) {
+	x.err = io.EOF
+	return Arrival{}, false
+}
+
 // Cut says that the index ended inside a record or in bytes that are none.
 func (x *Index) Cut() bool { return x.cut }
 
-// Good is how many of its bytes are header and whole records, once Next gave
-// its end.
-func (x *Index) Good() int { return x.pos }
+// Err is why src could not be read to its end, nil if it could.
+func (x *Index) Err() error {
+	if x.err == io.EOF {
+		return nil
+	}
+	return x.err
+}
+
+// Good is how many of its bytes are header and whole records, as far as Next
+// came.
+func (x *Index) Good() int64 { return x.good }
 
 // Arrivals is an arrival index made ready for look-ups.
 type Arrivals []Arrival
 
 // ReadArrivals reads all records of an index; cut is as Index.Cut.
 func ReadArrivals(b []byte) (all Arrivals, cut bool, err error) {
-	x, err := ParseIndex(b)
+	x, err := NewIndex(bytes.NewReader(b))
 	if err != nil {
 		return nil, false, err
 	}

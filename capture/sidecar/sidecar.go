@@ -207,7 +207,8 @@ func (f Finding) Wire() wire.Finding {
 		Field: f.Field, Want: f.Want, Got: f.Got, Message: f.Message, Cost: f.Cost}
 }
 
-// ErrInvalid is wrapped by every error of Parse and of ParseIndex.
+// ErrInvalid is wrapped by every error of Parse, and by those of NewIndex about
+// bytes that are no index.
 var ErrInvalid = errors.New("invalid")
 
 // Parse reads a sidecar and checks that it is one: the format's name and
