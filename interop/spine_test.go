@@ -18,6 +18,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/klauspost/compress/zstd"
+
 	"wiretape/interop"
 )
 
@@ -215,6 +217,33 @@ func TestFixtures(t *testing.T) {
 			wholeWay(t, s, all[i%len(all)], false, 20_000)
 		})
 	}
+}
+
+// A telemetry producer whose series come and go: segments with nested
+// lists and several Parquet rows to a timestamp, a first Rows frame of megabytes.
+func TestTelemetryChurn(t *testing.T) {
+	packed, err := os.Open(filepath.Join("testdata", "churn.stream.zst"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer packed.Close()
+	z, err := zstd.NewReader(packed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer z.Close()
+	stream := filepath.Join(t.TempDir(), "churn.stream")
+	f, err := os.Create(stream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.Copy(f, z); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	wholeWay(t, stream, "http://127.0.0.1:0", false, 300_000)
 }
 
 // seed is printed, and taken from INTEROP_SEED to repeat a run.

@@ -185,10 +185,11 @@ func (b *bare) flush() error {
 			}
 			rows = rows[n:]
 		}
+		clear(b.groups[g])
 		b.groups[g] = b.groups[g][:0]
 	}
 	b.took.Rows += int64(b.n)
-	b.order, b.n, b.arena = b.order[:0], 0, nil
+	b.order, b.n, b.arena = b.order[:0], 0, b.arena[:0]
 	return b.exec("COMMIT")
 }
 
