@@ -204,3 +204,46 @@ func TestStreamed(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// TestTimesInFlatMemory: three million timestamps in 64 pages go by in the
+// memory of one page.
+func TestTimesInFlatMemory(t *testing.T) {
+	const per, pages = 50_000, 64
+	enc, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer enc.Close()
+	c := craftColumn{name: "timestamp", typ: 2, codec: 6}
+	body := make([]byte, 8*per)
+	for p := range pages {
+		for i := range per {
+			binary.LittleEndian.PutUint64(body[8*i:], uint64(p*per+i))
+		}
+		c.pages = append(c.pages, dataPage(per, 0, int64(len(body)), enc.EncodeAll(body, nil)))
+	}
+	b := craft(per*pages, c).putTogether()
+	run := func() (n int64) {
+		if err := EachTime(b, Options{}, func(ts int64) error {
+			if ts != n {
+				t.Fatalf("time %d is %d", n, ts)
+			}
+			n++
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	run()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	n := run()
+	runtime.ReadMemStats(&after)
+	if used := after.TotalAlloc - before.TotalAlloc; n != per*pages || used > 4<<20 {
+		t.Errorf("%d times, %d bytes allocated", n, used)
+	}
+	if r := Check(b, Claim{Rows: per * pages, LastTS: per*pages - 1}, Options{Depth: DepthRows}); !r.Sound() || !r.Proved {
+		t.Errorf("%+v", r)
+	}
+}
