@@ -203,6 +203,45 @@ func TestHoles(t *testing.T) {
 	}
 }
 
+// TestBothDirectionsInOneStream has a stream into which somebody merged both
+// directions: it is one session of its own.
+func TestBothDirectionsInOneStream(t *testing.T) {
+	s := aewrgen.Make(aewrgen.Options{Seed: 4, Version: 25, Workers: 1, Requests: 12, ChunkBytes: 300, Chunks: 4})
+	w := s.Workers[0]
+	var stream []byte
+	places := [2]map[int64]int64{{}, {}}
+	rng := rand.New(rand.NewPCG(2, 2))
+	next := [2]int{}
+	for next[0]+next[1] < len(w.Frames[0])+len(w.Frames[1]) {
+		d := rng.IntN(2)
+		if next[d] == len(w.Frames[d]) {
+			continue
+		}
+		f := w.Frames[d][next[d]]
+		next[d]++
+		places[d][f.Offset] = int64(len(stream))
+		stream = append(stream, w.Streams[d][f.Offset:f.Offset+f.Size]...)
+	}
+	_, paths, _ := rawFiles(t, [2][]byte{stream, nil})
+	r := rebuild(t, map[[2]int]string{{0, 0}: "down.stream", {0, 1}: "down.stream"}, paths...)
+	for _, q := range s.Requests {
+		moved := *q
+		moved.Offset = places[aewrgen.Down][q.Offset]
+		if q.Answered >= 0 {
+			moved.Answered = places[aewrgen.Up][q.Answered]
+		}
+		r.checkRequest(t, &moved)
+	}
+	r.checkShadows(t, s.Shadows)
+	// The merge put frames of the old epoch behind frames of the new one.
+	if got, want := kinds(r.report), aewr.KindEpochFence+" "+KindHole+" "+aewr.KindDirection; got != want {
+		t.Errorf("findings %s, want %s", got, want)
+	}
+	if got := r.rows(t, "SELECT count(*) FROM heartbeats WHERE kind = 'pong' AND ping IS NULL"); got != "0" {
+		t.Errorf("%s pongs without their ping", got)
+	}
+}
+
 // TestSnapshotWordFallback sends chunks without the snapshot word that the
 // reading expects: the chunks themselves tell.
 func TestSnapshotWordFallback(t *testing.T) {

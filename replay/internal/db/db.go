@@ -66,7 +66,7 @@ func (d *DB) keep(query string) (driver.Stmt, error) {
 	}
 	s, err := d.conn.Prepare(query)
 	if err != nil {
-		return nil, fmt.Errorf("%w in %q", err, query)
+		return nil, wrap(err, query)
 	}
 	d.kept[query] = s
 	return s, nil
@@ -78,6 +78,16 @@ func (d *DB) values(args []any) []driver.NamedValue {
 		d.named = append(d.named, driver.NamedValue{Ordinal: i + 1, Value: a})
 	}
 	return d.named
+}
+
+// shownQuery is how much of a statement an error shows.
+const shownQuery = 60
+
+func wrap(err error, query string) error {
+	if len(query) > shownQuery {
+		query = query[:shownQuery] + "…"
+	}
+	return fmt.Errorf("%w in %q", err, query)
 }
 
 // Exec runs a statement and keeps it prepared.
@@ -94,7 +104,7 @@ func (d *DB) Change(query string, args ...any) (int64, error) {
 	}
 	r, err := s.(driver.StmtExecContext).ExecContext(context.Background(), d.values(args))
 	if err != nil {
-		return 0, fmt.Errorf("%w in %q", err, query)
+		return 0, wrap(err, query)
 	}
 	return r.RowsAffected()
 }
@@ -108,7 +118,7 @@ func (d *DB) One(query string, row func(v []driver.Value) error, args ...any) (f
 	}
 	rows, err := s.(driver.StmtQueryContext).QueryContext(context.Background(), d.values(args))
 	if err != nil {
-		return false, fmt.Errorf("%w in %q", err, query)
+		return false, wrap(err, query)
 	}
 	defer func() { err = errors.Join(err, rows.Close()) }()
 	v := make([]driver.Value, len(rows.Columns()))
@@ -116,7 +126,7 @@ func (d *DB) One(query string, row func(v []driver.Value) error, args ...any) (f
 	case err == io.EOF:
 		return false, nil
 	case err != nil:
-		return false, fmt.Errorf("%w in %q", err, query)
+		return false, wrap(err, query)
 	}
 	return true, row(v)
 }
@@ -126,11 +136,11 @@ func (d *DB) Run(queries ...string) error {
 	for _, q := range queries {
 		s, err := d.conn.Prepare(q)
 		if err != nil {
-			return fmt.Errorf("%w in %q", err, q)
+			return wrap(err, q)
 		}
 		_, err = s.(driver.StmtExecContext).ExecContext(context.Background(), nil)
 		if err := errors.Join(err, s.Close()); err != nil {
-			return fmt.Errorf("%w in %q", err, q)
+			return wrap(err, q)
 		}
 	}
 	return nil
@@ -141,13 +151,13 @@ func (d *DB) Run(queries ...string) error {
 func (d *DB) Query(query string, row func(v []driver.Value) error, args ...any) (err error) {
 	s, err := d.conn.Prepare(query)
 	if err != nil {
-		return fmt.Errorf("%w in %q", err, query)
+		return wrap(err, query)
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
 	named := append([]driver.NamedValue(nil), d.values(args)...)
 	rows, err := s.(driver.StmtQueryContext).QueryContext(context.Background(), named)
 	if err != nil {
-		return fmt.Errorf("%w in %q", err, query)
+		return wrap(err, query)
 	}
 	defer func() { err = errors.Join(err, rows.Close()) }()
 	v := make([]driver.Value, len(rows.Columns()))
@@ -156,7 +166,7 @@ func (d *DB) Query(query string, row func(v []driver.Value) error, args ...any) 
 		case err == io.EOF:
 			return nil
 		case err != nil:
-			return fmt.Errorf("%w in %q", err, query)
+			return wrap(err, query)
 		}
 		if err := row(v); err != nil {
 			return err
