@@ -1091,3 +1091,50 @@ func (f freeing) Free(string) (int64, error) {
 	}
 	return n, nil
 }
+
+// TestFailedTriesAreSaidOnce: a publisher that is away, and somebody who knocks
+// at a TLS listener, do not fill the journal.
+func TestFailedTriesAreSaidOnce(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	away := l.Addr().String()
+	l.Close()
+	id := peer.NewIdentity(t)
+	mem := vfs.NewMem()
+	r := open(t, "rec", record.Options{RetryMax: time.Millisecond, Capture: capture.Options{FS: mem}})
+	in := sourceOf(t, "listen+tls://127.0.0.1:0", source.Options{TLS: source.TLS{Cert: id.ServerCert, Key: id.ServerKey}})
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		defer cancel()
+		for range 30 {
+			if c, err := net.Dial("tcp", source.Address(in)); err == nil {
+				c.Write([]byte("GET / HTTP/1.0\r\n\r\n"))
+				c.Close()
+			}
+		}
+		for deadline := time.Now().Add(20 * time.Second); r.Status().Attempts < 100 && time.Now().Before(deadline); {
+			time.Sleep(time.Millisecond)
+		}
+	}()
+	r.Record(ctx, sourceOf(t, "tcp://"+away, source.Options{}), in)
+	rep, err := r.Close()
+	if err != nil || rep.Attempts < 100 || rep.Connections != 0 {
+		t.Fatalf("%v, %+v", err, rep.Status)
+	}
+	said := map[string]int{}
+	for _, e := range journal(t, mem.Files()["rec/journal.jsonl"]) {
+		if e.Event == capture.EventAttempt {
+			said[e.Endpoint+" "+e.Reason]++
+		}
+	}
+	if len(said) < 2 || len(said) > 4 {
+		t.Errorf("said: %v", said)
+	}
+	for what, n := range said {
+		if n > 1 {
+			t.Errorf("%s: said %d times", what, n)
+		}
+	}
+}

@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"sync"
 	"time"
 
@@ -35,6 +36,8 @@ const (
 	maxEnded = 1000
 	// freeTick is how often the disk's free space is looked at.
 	freeTick = time.Second
+	// sayAgain is how long a repeated failure is not said again.
+	sayAgain = time.Hour
 	// Pruning reads the directory: at most so often, and at least so often.
 	pruneTick    = 5 * time.Second
 	pruneAtLeast = time.Minute
@@ -121,6 +124,7 @@ type Recorder struct {
 	ended   []Ended
 	omitted int64
 	missing bool
+	tries   map[tried]tries
 	lenient bool // a relay that goes on when recording fails
 	noSpace error
 	unmet   bool // of the goroutine that prunes
@@ -144,7 +148,7 @@ func Open(dir string, o Options) (*Recorder, error) {
 	if o.Capture.Registry == nil {
 		o.Capture.Registry = protocols.All()
 	}
-	r := &Recorder{opt: o, clock: o.Capture.Clock, log: o.Log, start: time.Now(), found: map[string]int64{}}
+	r := &Recorder{opt: o, clock: o.Capture.Clock, log: o.Log, start: time.Now(), found: map[string]int64{}, tries: map[tried]tries{}}
 	r.count.open = map[*tape]struct{}{}
 	told := o.Capture.OnSealed
 	o.Capture.OnSealed = func(s capture.Sealed) {
@@ -352,6 +356,7 @@ func (r *Recorder) follow(ctx context.Context, s source.Source) error {
 			}
 		default:
 			connected = true
+			r.connected(s.Endpoint())
 			begun := time.Now()
 			permanent := r.connection(ctx, c)
 			if permanent != nil {
@@ -363,23 +368,59 @@ func (r *Recorder) follow(ctx context.Context, s source.Source) error {
 			back.Ended(time.Since(begun))
 		}
 		wait := back.Next(err)
-		r.log.Info("connecting again", "endpoint", s.Endpoint().String(), "in", wait.Round(time.Millisecond))
+		r.log.Debug("connecting again", "endpoint", s.Endpoint().String(), "in", wait.Round(time.Millisecond))
 		if source.Wait(ctx, wait) != nil {
 			return nil
 		}
 	}
 }
 
+// tried is an endpoint and why there was no connection.
+type tried struct{ endpoint, reason string }
+
+// tries is when that was said last, and how many there were since.
+type tries struct {
+	said   time.Time
+	silent int64
+}
+
+// attempt notes a try that made no connection. Of those for the same reason one
+// an hour is said, with their number: a publisher that is away for months, or
+// somebody who knocks at a listener all day, must not fill the journal.
 func (r *Recorder) attempt(e *source.Endpoint, err error) {
 	r.count.attempts.Add(1)
 	r.count.setTrouble(err.Error())
-	r.log.Warn("no connection", "endpoint", e.String(), "err", err)
 	reason := string(source.KindOther)
 	var se *source.Error
 	if errors.As(err, &se) {
 		reason = string(se.Kind)
 	}
-	r.journal(capture.Entry{Event: capture.EventAttempt, Endpoint: e.String(), Reason: reason, Detail: err.Error()})
+	name := e.String()
+	key := tried{name, reason}
+	r.mu.Lock()
+	last := r.tries[key]
+	if !last.said.IsZero() && time.Since(last.said) < sayAgain {
+		last.silent++
+		r.tries[key] = last
+		r.mu.Unlock()
+		r.log.Debug("no connection", "endpoint", name, "err", err)
+		return
+	}
+	r.tries[key] = tries{said: time.Now()}
+	r.mu.Unlock()
+	detail := err.Error()
+	if last.silent > 0 {
+		detail += fmt.Sprintf(" (as %d tries before)", last.silent)
+	}
+	r.log.Warn("no connection", "endpoint", name, "err", detail)
+	r.journal(capture.Entry{Event: capture.EventAttempt, Endpoint: name, Reason: reason, Detail: detail})
+}
+
+// connected ends what is remembered of an endpoint's failed tries.
+func (r *Recorder) connected(e *source.Endpoint) {
+	r.mu.Lock()
+	maps.DeleteFunc(r.tries, func(k tried, _ tries) bool { return k.endpoint == e.String() })
+	r.mu.Unlock()
 }
 
 // journal writes an entry, for what the bytes do not depend on: a disk that
