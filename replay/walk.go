@@ -47,17 +47,11 @@ type visitor interface {
 func walk(c *connection, g *registry, v visitor, progress func(n int64)) error {
 	w := walker{c: c, g: g, v: v, ordinals: map[uint32]*part{}}
 	c.clean = c.wholeAsFarAsKnown()
-	for i, run := range c.Runs() {
-		if i > 0 {
-			// What came before is missing: only what the sidecar says is known.
-			w.hole(capture.KindMissingFiles, run.Start)
-		}
-		for run != nil {
-			var err error
-			if run, err = w.run(run, progress); err != nil {
-				return fmt.Errorf("connection %s: %w", c.ID, err)
-			}
-		}
+	if len(c.Runs()) == 0 {
+		return nil
+	}
+	if err := w.read(progress); err != nil {
+		return fmt.Errorf("connection %s: %w", c.ID, err)
 	}
 	return nil
 }
@@ -91,66 +85,64 @@ func (w *walker) hole(why string, off int64) {
 	w.v.lost(w.c, nil, why, off)
 }
 
-// run reads one run. Where its framing is lost or a file of it is damaged, the
-// rest of it that can be read is given back.
-func (w *walker) run(run *capture.Run, progress func(int64)) (rest *capture.Run, err error) {
-	src, opt := run.Open()
-	defer src.Close()
-	dec, err := dendro.NewDecoder(wire.Config{Direction: w.c.Direction, Context: run.Context})
-	if err != nil {
-		return nil, err
-	}
-	in := &countingReader{src: src, progress: progress}
-	if run.Context != nil {
-		if err := w.restore(run.Context); err != nil {
-			return nil, err
-		}
-	}
-	r := wire.NewReader(in, dec, opt)
+// read goes through the connection as far as it can be read. Behind a hole only
+// what the next file's sidecar says is known.
+func (w *walker) read(progress func(int64)) error {
+	units := w.c.Units()
+	units.Progress = progress
+	defer units.Close()
+	first, at := true, int64(0)
 	for {
-		u, found, err := r.Next()
+		u, found, err := units.Next()
+		hole := false
 		for _, f := range found {
-			w.report(run, f)
-		}
-		for _, f := range src.Findings() {
-			w.v.found(run.Locate(f))
+			hole = w.report(f) || hole
 		}
 		if err := w.v.failed(); err != nil {
-			return nil, err
+			return err
 		}
-		var damage *capture.DamagedError
-		switch {
-		case err == io.EOF && r.Ending() == wire.EndingClean:
-			return nil, nil
-		case err == io.EOF:
-			w.hole(string(r.Ending()), r.Offset())
-			return run.After(r.Offset()), nil
-		case errors.As(err, &damage):
-			w.report(run, damage.Finding)
-			w.hole(damage.Finding.Kind, r.Offset())
-			return damage.Next, nil
-		case err != nil:
-			return nil, err
+		if err == io.EOF {
+			if e := units.Ending(); e != wire.EndingClean && !hole {
+				w.hole(string(e), at)
+			}
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		at = u.End()
+		if units.Restarted() {
+			if !first && !hole {
+				w.hole(capture.KindMissingFiles, units.Run().Start)
+			}
+			first = false
+			if ctx := units.Run().Context; ctx != nil {
+				if err := w.restore(ctx); err != nil {
+					return err
+				}
+			}
 		}
 		if u.Type != wire.UnitFrame {
 			continue
 		}
-		out := dec.Last()
+		out := units.Decoder().(*dendro.Decoder).Last()
 		if err := w.apply(u, &out); err != nil {
-			return nil, err
+			return err
 		}
 	}
 }
 
-func (w *walker) report(run *capture.Run, f wire.Finding) {
+// report passes a finding on, and says whether it is a hole.
+func (w *walker) report(f wire.Finding) (hole bool) {
 	switch f.Kind {
-	case wire.KindLost, wire.KindBadLength:
+	case wire.KindLost, wire.KindBadLength, capture.KindUnreadable, capture.KindDamagedZstd, capture.KindSidecarStale:
 		w.hole(f.Kind, f.Offset)
+		hole = true
 	case wire.KindBadPreamble, wire.KindBadVersion:
-		f := run.Locate(f)
 		w.c.refused = &f
 	}
-	w.v.found(run.Locate(f))
+	w.v.found(f)
+	return hole
 }
 
 // restore takes the ordinals that the context before a run names.
@@ -250,20 +242,6 @@ func (w *walker) refused(u wire.Unit, out *dendro.Outcome) error {
 		return w.v.refusedSegment(p, out.Segment, out.Fault.Finding, u.Offset)
 	}
 	return nil
-}
-
-// countingReader tells how much was read.
-type countingReader struct {
-	src      io.Reader
-	progress func(int64)
-}
-
-func (r *countingReader) Read(p []byte) (int, error) {
-	n, err := r.src.Read(p)
-	if r.progress != nil && n > 0 {
-		r.progress(int64(n))
-	}
-	return n, err
 }
 
 // ordinal is the source ordinal that a frame names, the first field of every

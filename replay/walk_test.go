@@ -1,0 +1,75 @@
+package replay
+
+import (
+	"encoding/binary"
+	"os"
+	"testing"
+
+	"wiretape/capture"
+	"wiretape/capture/sidecar"
+	"wiretape/replay/segment"
+	"wiretape/wire"
+)
+
+// One bad length in the middle of a capture costs the rest of its own file: the
+// next file begins at a frame, and its sidecar knows the sources.
+func TestBuildGoesOnBehindDamage(t *testing.T) {
+	dir := t.TempDir()
+	d, err := capture.Create(dir, capture.Options{RotateBytes: 70_000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := d.Connect(capture.ConnInfo{Endpoint: "tcp://publisher:9000", Protocol: "auto"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := must(os.ReadFile(stream("real/small")))
+	if _, err := w.Write(b, capture.Instant{Wall: 1_700_000_000e9, Mono: 1e9}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Close(sidecar.Verdict{Kind: sidecar.TransportClean}, sidecar.ClosedEnd); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	whole, _ := mustBuild(t, Options{Check: segment.DepthRows}, dir)
+	if whole.Verdict != Clean {
+		t.Fatalf("undamaged: %s", whole.JSON())
+	}
+
+	set, err := capture.OpenInputs([]string{dir}, capture.InputOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := set.Connections[0].Files
+	if len(files) < 3 {
+		t.Fatalf("%d files", len(files))
+	}
+	f := files[1]
+	bytes := must(os.ReadFile(f.Path))
+	second := 4 + int64(binary.LittleEndian.Uint32(bytes))
+	bytes[second+3] = 0xff
+	if err := os.Chmod(f.Path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	write(t, f.Path, bytes)
+	lost := int64(0)
+	for at := range boundaries(b) {
+		if at := int64(at); at >= f.Start+second && at < f.End() {
+			lost++
+		}
+	}
+	r, _ := mustBuild(t, Options{Check: segment.DepthRows}, dir)
+	got, want := r.Counts, whole.Counts
+	if lost == 0 || got.Frames != want.Frames-lost || got.Rows != want.Rows || got.ClockOffsets != want.ClockOffsets || got.Segments != want.Segments-lost {
+		t.Errorf("%d frames are behind the bad length; counts\n got %+v\nwant %+v", lost, got, want)
+	}
+	hit := false
+	for _, x := range r.Findings {
+		hit = hit || x.Kind == wire.KindBadLength && x.Offset == f.Start+second && x.Offset+x.Length == f.End()
+	}
+	if !hit || r.Verdict == Clean {
+		t.Errorf("verdict %s, findings %+v", r.Verdict, r.Findings)
+	}
+}
