@@ -532,11 +532,11 @@ func TestLessonDiskFull(t *testing.T) {
 	})
 	t.Run("tmpfs", func(t *testing.T) {
 		dir := t.TempDir()
-		if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=1m"); err != nil {
+		if err := mountMemory(dir, "1m", false); err != nil {
 			t.Logf("mounting is not permitted here (%v): the double above stands for it", err)
 			return
 		}
-		defer syscall.Unmount(dir, syscall.MNT_DETACH)
+		defer unmount(dir)
 		rec := filepath.Join(dir, "rec")
 		rep, err := run(t, rec, record.Options{Capture: capture.Options{RotateBytes: 200_000}})
 		check(t, rep, err, filesOf(t, rec), syscall.ENOSPC)
@@ -544,7 +544,7 @@ func TestLessonDiskFull(t *testing.T) {
 			t.Errorf("only %d bytes were written to 1 MiB", rep.Written)
 		}
 		// With space again the next start recovers and goes on.
-		if err := syscall.Mount("tmpfs", dir, "tmpfs", syscall.MS_REMOUNT, "size=16m"); err != nil {
+		if err := mountMemory(dir, "16m", true); err != nil {
 			t.Fatal(err)
 		}
 		before, ids, _ := recorded(filesOf(t, rec))

@@ -145,7 +145,8 @@ func (e *Endpoint) String() string {
 // and the values of the query.
 func redact(u *url.URL) string {
 	var b strings.Builder
-	b.WriteString(u.Scheme + "://" + u.Host + u.EscapedPath())
+	bare := url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path, RawPath: u.RawPath}
+	b.WriteString(bare.String())
 	if u.RawQuery != "" {
 		for i, pair := range strings.Split(u.RawQuery, "&") {
 			b.WriteByte("?&"[min(i, 1)])

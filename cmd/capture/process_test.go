@@ -23,8 +23,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"wiretape/capture"
 	"wiretape/capture/record"
 	"wiretape/capture/sidecar"
@@ -525,10 +523,7 @@ func TestNobodyReadsTheOutput(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// The smallest pipe there is, so that it fills.
-		if _, err := unix.FcntlInt(w.Fd(), unix.F_SETPIPE_SZ, 4096); err != nil {
-			t.Fatal(err)
-		}
+		shrink(t, w)
 		c := exec.Command(exe, "record", "tcp://"+peer.Listen(t, peer.Send(stream)), "--dir", dir, "--no-retry",
 			"--protocol", "raw", "--rotate-bytes", "50000", "--json", "--sync", "seal", "-v")
 		c.Env = append(os.Environ(), asProgram+"=1")

@@ -47,7 +47,7 @@ func setupRecord(fs *pflag.FlagSet) func(*cli.Run) error {
 	s.register(fs)
 	fs.BoolVar(&o.NoRetry, "no-retry", false, "end with the connection")
 	fs.DurationVar(&o.RetryMax, "retry-max", source.DefaultRetryMax, "the longest wait between tries")
-	fs.DurationVar(&src.IdleTimeout, "idle-timeout", 2*time.Minute, "give a connection up on which nothing came for so long; 0 never")
+	fs.DurationVar(&src.IdleTimeout, "idle-timeout", 2*time.Minute, "give a connection up on which nothing came for so long; 0 never, which is also what standard input and files start with")
 	fs.DurationVar(&src.ConnectTimeout, "connect-timeout", source.DefaultConnectTimeout, "give a try up after so long")
 	fs.IntVar(&o.MaxConnections, "max-connections", record.DefaultMaxConnections, "publishers that connect in at the same time")
 	fs.StringVar(&src.TLS.CA, "tls-ca", "", "PEM `FILE` of the only issuers to trust; for listen+tls, who signs the clients' certificates")
@@ -99,7 +99,12 @@ func setupRecord(fs *pflag.FlagSet) func(*cli.Run) error {
 		opened := func(ctx context.Context, log *slog.Logger) error {
 			for _, e := range endpoints {
 				warnEndpoint(log, e, src)
-				s, err := source.Open(ctx, e, src)
+				o := src
+				if e.Once() && !run.Flags.Changed("idle-timeout") {
+					// It can't be had again, so silence must not end it unasked.
+					o.IdleTimeout = 0
+				}
+				s, err := source.Open(ctx, e, o)
 				if err != nil {
 					return err
 				}

@@ -1,0 +1,8 @@
+//go:build !linux
+
+package record_test
+
+import "errors"
+
+func mountMemory(string, string, bool) error { return errors.ErrUnsupported }
+func unmount(string)                         {}
