@@ -65,10 +65,13 @@ replay export-results site/ --to q17/ --request 17 --float 1 --format csv`,
 			if asJSON {
 				e := json.NewEncoder(r.Stdout)
 				e.SetIndent("", " ")
-				return e.Encode(report)
-			}
-			for _, t := range report.Tables {
-				fmt.Fprintf(r.Stdout, "%s: %s %s\n", wire.SafeText(t.File, 0), humanize.Comma(t.Rows), english.PluralWord(int(t.Rows), "row", ""))
+				if err := e.Encode(report); err != nil {
+					return err
+				}
+			} else {
+				for _, t := range report.Tables {
+					fmt.Fprintf(r.Stdout, "%s: %s %s\n", wire.SafeText(t.File, 0), humanize.Comma(t.Rows), english.PluralWord(int(t.Rows), "row", ""))
+				}
 			}
 			if report.Omitted > 0 {
 				return &cli.ExitError{Code: cli.Findings, Message: fmt.Sprintf("%d more numbers of slots than get a table were left out", report.Omitted)}

@@ -413,6 +413,44 @@ func TestNothingIsLeftAfterAnError(t *testing.T) {
 	}
 }
 
+// TestTwoBuildsOfOneName has another process at work on the same folder: it is
+// left alone.
+func TestTwoBuildsOfOneName(t *testing.T) {
+	s := aewrgen.Make(aewrgen.Options{Seed: 1, Version: 20, Workers: 1, Requests: 2, ChunkBytes: 100})
+	_, paths, _ := rawFiles(t, s.Workers[0].Streams)
+	out := filepath.Join(t.TempDir(), "out")
+	other, err := start(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept := filepath.Join(other.path, "kept")
+	if err := writeFile(kept, []byte("work")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Build(set(t, paths...), out, Options{}); !errors.Is(err, ErrBusy) {
+		t.Errorf("%v", err)
+	}
+	if _, err := os.Stat(kept); err != nil {
+		t.Errorf("the other's work is gone: %v", err)
+	}
+	if err := other.abandon(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Build(set(t, paths...), out, Options{}); err != nil {
+		t.Fatal(err)
+	}
+	tables := filepath.Join(t.TempDir(), "tables")
+	for _, want := range []error{nil, ErrExists} {
+		if _, err := Export(out, tables, ExportOptions{Format: CSV}); !errors.Is(err, want) {
+			t.Errorf("%v, want %v", err, want)
+		}
+	}
+	names, err := os.ReadDir(filepath.Dir(out))
+	if err != nil || len(names) != 1 {
+		t.Errorf("%v, %v", names, err)
+	}
+}
+
 // TestShadowModel holds the extents against a byte-by-byte model, over chunks
 // that overlap in every way.
 func TestShadowModel(t *testing.T) {

@@ -7,7 +7,6 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
-	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
@@ -98,11 +97,6 @@ type tableWriter interface {
 // Export writes the results of a build or its catalogue as tables into the
 // folder dir, which must not exist and appears whole.
 func Export(source, dir string, opt ExportOptions) (*ExportReport, error) {
-	if _, err := os.Lstat(dir); err == nil {
-		return nil, fmt.Errorf("%s %w", dir, ErrExists)
-	} else if !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
 	if info, err := os.Stat(source); err != nil {
 		return nil, err
 	} else if info.IsDir() {
@@ -112,18 +106,18 @@ func Export(source, dir string, opt ExportOptions) (*ExportReport, error) {
 	if err != nil {
 		return nil, err
 	}
-	tmp := dir + Suffix
-	report, err := export(d, tmp, opt)
-	if err := errors.Join(err, d.Close()); err != nil {
-		return nil, errors.Join(err, os.RemoveAll(tmp))
+	out, err := start(dir)
+	if err != nil {
+		return nil, errors.Join(err, d.Close())
 	}
-	if err := syncFolder(tmp); err != nil {
-		return nil, err
+	report, err := export(d, out.path, opt)
+	if err = errors.Join(err, d.Close()); err == nil {
+		err = out.publish()
 	}
-	if err := os.Rename(tmp, dir); err != nil {
-		return nil, fmt.Errorf("naming the export: %w", err)
+	if err != nil {
+		return nil, errors.Join(err, out.abandon())
 	}
-	return report, syncFolder(filepath.Dir(dir))
+	return report, nil
 }
 
 func openCatalogue(path string) (*db.DB, error) {
@@ -139,12 +133,6 @@ func openCatalogue(path string) (*db.DB, error) {
 }
 
 func export(d *db.DB, dir string, opt ExportOptions) (*ExportReport, error) {
-	if err := os.RemoveAll(dir); err != nil {
-		return nil, fmt.Errorf("removing what an earlier run left: %w", err)
-	}
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		return nil, err
-	}
 	report := &ExportReport{Tables: []ExportedTable{}}
 	tables := fixedTables(d, opt)
 	wide, omitted, err := wideTables(d, opt)

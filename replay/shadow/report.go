@@ -57,8 +57,6 @@ type Report struct {
 	FindingsByKind  map[string]int64 `json:"findings_by_kind"`
 	FindingsOmitted int64            `json:"findings_omitted,omitempty"`
 	Findings        []finding        `json:"findings"`
-
-	readBefore int64
 }
 
 // Counts are counters over all connections.

@@ -18,16 +18,12 @@ package shadow
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 
 	"wiretape/capture"
 	"wiretape/wire/aewr"
 )
-
-// Suffix is added to a build's name while it is unfinished.
-const Suffix = ".unfinished"
 
 const (
 	shadowsName = "shadows"
@@ -50,9 +46,6 @@ type Progress struct {
 	Frames int64
 }
 
-// ErrExists: the build's name is taken.
-var ErrExists = errors.New("is there already")
-
 // ErrNone: the input has no connection of this protocol.
 var ErrNone = errors.New("no aewr connection in the input")
 
@@ -67,11 +60,6 @@ func Build(set *capture.Set, dir string, opt Options) (*Report, error) {
 }
 
 func build(set *capture.Set, dir string, opt Options, report *Report) error {
-	if _, err := os.Lstat(dir); err == nil {
-		return fmt.Errorf("%s %w", dir, ErrExists)
-	} else if !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
 	var conns []*capture.Connection
 	for _, c := range set.Connections {
 		if c.Protocol == aewr.Name {
@@ -81,30 +69,43 @@ func build(set *capture.Set, dir string, opt Options, report *Report) error {
 	if len(conns) == 0 {
 		return ErrNone
 	}
-	// A reading of the snapshot word is proved or disproved by all chunks of a
-	// connection together. Where it is disproved the build is made once more.
+	out, err := start(dir)
+	if err != nil {
+		return err
+	}
+	if err := passes(set, conns, out, opt, report); err != nil {
+		return errors.Join(err, out.abandon())
+	}
+	return nil
+}
+
+// passes reads everything, as often as it takes. A reading of the snapshot word
+// is proved or disproved by all chunks of a connection together: where it is
+// disproved the build is made once more.
+func passes(set *capture.Set, conns []*capture.Connection, out *unfinished, opt Options, report *Report) error {
 	words := map[string]bool{}
-	for again := false; ; again = true {
-		b := &builder{dir: dir + Suffix, opt: opt, report: newReport(opt.Tool), words: words, done: report.readBefore}
+	var done int64
+	for {
+		b := &builder{dir: out.path, opt: opt, report: newReport(opt.Tool), words: words, done: done}
 		wrong, err := b.build(set, conns)
-		if err == nil && len(wrong) > 0 && !again {
-			if err := errors.Join(b.abort(), os.RemoveAll(b.dir)); err != nil {
+		b.report.conclude(err)
+		*report = *b.report
+		if err != nil {
+			return errors.Join(err, b.abort())
+		}
+		if len(wrong) == 0 {
+			if err := b.finish(); err != nil {
 				return err
 			}
-			report.readBefore = b.read
-			for _, id := range wrong {
-				words[id] = true
-			}
-			continue
+			return out.publish()
 		}
-		*report = *b.report
-		if err == nil {
-			err = b.publish(dir)
+		if err := errors.Join(b.abort(), out.clear()); err != nil {
+			return err
 		}
-		if err != nil {
-			return errors.Join(err, b.abort(), os.RemoveAll(b.dir))
+		done += b.read
+		for _, id := range wrong {
+			words[id] = true
 		}
-		return nil
 	}
 }
 
@@ -129,10 +130,7 @@ type builder struct {
 // build reads everything and checks the result. wrong names the connections
 // whose chunks do not tile under the reading that was taken.
 func (b *builder) build(set *capture.Set, conns []*capture.Connection) (wrong []string, err error) {
-	if err := os.RemoveAll(b.dir); err != nil {
-		return nil, fmt.Errorf("removing what an earlier run left: %w", err)
-	}
-	if err := os.MkdirAll(filepath.Join(b.dir, shadowsName), 0o700); err != nil {
+	if err := os.Mkdir(filepath.Join(b.dir, shadowsName), 0o700); err != nil {
 		return nil, err
 	}
 	if b.cat, err = newCatalogue(filepath.Join(b.dir, catalogueName), b.opt.Tool); err != nil {
@@ -206,21 +204,12 @@ func (b *builder) conclude() error {
 	return b.cat.finish()
 }
 
-// publish gives the build its name.
-func (b *builder) publish(dir string) error {
-	b.report.conclude(nil)
+// finish adds the report and makes the folder's files safe.
+func (b *builder) finish() error {
 	if err := writeFile(filepath.Join(b.dir, reportName), append(b.report.JSON(), '\n')); err != nil {
 		return err
 	}
-	for _, d := range []string{filepath.Join(b.dir, shadowsName), b.dir} {
-		if err := syncFolder(d); err != nil {
-			return err
-		}
-	}
-	if err := os.Rename(b.dir, dir); err != nil {
-		return fmt.Errorf("naming the build: %w", err)
-	}
-	return syncFolder(filepath.Dir(dir))
+	return syncFolder(filepath.Join(b.dir, shadowsName))
 }
 
 // abort closes what is open.
@@ -233,21 +222,4 @@ func (b *builder) abort() error {
 		errs = append(errs, b.cat.close())
 	}
 	return errors.Join(errs...)
-}
-
-func writeFile(path string, data []byte) error {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	return errors.Join(err, f.Sync(), f.Close())
-}
-
-func syncFolder(path string) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
 }
