@@ -125,7 +125,11 @@ func Open(path string) (*Archive, error) {
 	a := &Archive{Path: path, Schema: schema, db: d, stamp: stamp, fixed: !stamp.wal}
 	// What a database can be made to run is shut out; a transaction makes all
 	// reads one snapshot.
-	err = d.Run("PRAGMA query_only=1", "PRAGMA trusted_schema=OFF", "PRAGMA cell_size_check=ON", "PRAGMA temp_store=MEMORY", "BEGIN")
+	err = d.Run("PRAGMA query_only=1", "PRAGMA trusted_schema=OFF", "PRAGMA cell_size_check=ON",
+		"PRAGMA ignore_check_constraints=ON", "PRAGMA temp_store=MEMORY", "BEGIN")
+	if err == nil {
+		err = a.checkExpressions()
+	}
 	if err == nil {
 		err = a.checkTables()
 	}
@@ -175,6 +179,24 @@ func columnsFor(schema int) map[string]string {
 	return c
 }
 
+// checkExpressions refuses a schema that makes SQLite compute values while it
+// reads: an archive has no such thing, and an expression may cost anything.
+func (a *Archive) checkExpressions() error {
+	for what, q := range map[string]string{
+		"an index over an expression": "SELECT m.name FROM sqlite_schema m, pragma_index_list(m.name) l, pragma_index_xinfo(l.name) x WHERE m.type='table' AND x.cid=-2",
+		"a partial index":             "SELECT m.name FROM sqlite_schema m, pragma_index_list(m.name) l WHERE m.type='table' AND l.partial",
+		"a generated column":          "SELECT m.name FROM sqlite_schema m, pragma_table_xinfo(m.name) x WHERE m.type='table' AND x.hidden>1",
+	} {
+		err := a.db.Query(q, func(v []driver.Value) error {
+			return &NotArchiveError{a.Path, "its table " + wire.SafeText(textOf(v[0]), 80) + " has " + what}
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // checkTables makes sure that what is asked for below is tables, and that they
 // have the columns: a view of the same name could be anything.
 func (a *Archive) checkTables() error {
@@ -186,7 +208,8 @@ func (a *Archive) checkTables() error {
 	sort.Strings(names)
 	for _, table := range names {
 		isTable := false
-		err := a.db.Query("SELECT 1 FROM sqlite_schema WHERE type='table' AND name=?", func([]driver.Value) error {
+		// A virtual table has no root page.
+		err := a.db.Query("SELECT 1 FROM sqlite_schema WHERE type='table' AND rootpage>0 AND name=?", func([]driver.Value) error {
 			isTable = true
 			return nil
 		}, table)

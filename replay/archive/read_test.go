@@ -196,6 +196,9 @@ func TestOpenForeign(t *testing.T) {
 		"it has no table wal":                     change(t, path, "ALTER TABLE wal RENAME TO w"),
 		"it has no table caller_rows":             change(t, path, "DROP TABLE caller_rows", "CREATE VIEW caller_rows AS SELECT * FROM wal"),
 		"its table segments has no column rows":   change(t, path, "ALTER TABLE segments RENAME COLUMN rows TO r"),
+		"its table wal has an index over an":      change(t, path, "CREATE INDEX i ON wal(length(zeroblob(1000000000)))"),
+		"its table wal has a partial index":       change(t, path, "CREATE INDEX i ON wal(ts) WHERE length(row)>0"),
+		"its table x has a generated column":      change(t, path, "CREATE TABLE x(a, b AS (hex(zeroblob(1000000000))))"),
 		"its table segments has no column caller": change(t, path, "PRAGMA user_version=4"),
 	} {
 		_, err := archive.Open(p)
@@ -214,6 +217,7 @@ func TestVerifySweep(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	good := open(t, path)
 	p := filepath.Join(t.TempDir(), "damaged.dendro")
 	named, total := 0, 0
 	try := func(b []byte) {
@@ -229,6 +233,18 @@ func TestVerifySweep(t *testing.T) {
 		v, err := a.Verify(context.Background(), archive.VerifyOptions{Segment: segment.Options{Depth: segment.DepthFull}})
 		if err != nil || len(v.Findings) > 0 {
 			named++
+		}
+		// The other readers may give up, and nothing else.
+		_, _ = archive.Compare(context.Background(), a, good)
+		if s, err := archive.NewStream(a); err == nil {
+			_, _ = io.Copy(io.Discard, io.NewSectionReader(s, 0, s.Size()))
+		}
+		if total%10 == 0 {
+			if _, err := a.Extract(context.Background(), p+".out", archive.Selection{}); err == nil {
+				if err := os.RemoveAll(p + ".out"); err != nil {
+					t.Fatal(err)
+				}
+			}
 		}
 		if err := a.Close(); err != nil {
 			t.Fatal(err)
