@@ -470,3 +470,51 @@ func TestUpgrade(t *testing.T) {
 		t.Errorf("%+v", c)
 	}
 }
+
+// A seed that is not the segment that the StreamStart behind it names.
+func TestSeedOfAnotherSegment(t *testing.T) {
+	b := gunzip(t, recorded+"/s4-snapshot/conn02-p2r.bin.gz")
+	at, tags := frames(b)
+	for i := range at {
+		if tags[i] == melin.TagStreamStart {
+			for _, off := range []int{5, 13, 21} { // start, segment start, anchor
+				c := bytes.Clone(b)
+				c[at[i]+off]++
+				_, r := build(t, save(t, c)...)
+				if r.FindingsByKind[KindSeed] != 1 || r.Verdict != Findings {
+					t.Errorf("byte %d: %v", off, r.FindingsByKind)
+				}
+			}
+			return
+		}
+	}
+	t.Fatal("no StreamStart")
+}
+
+// Whatever two streams hold, a build ends, and what it wrote reads back.
+func FuzzBuild(f *testing.F) {
+	p := newPrimary(8, 'a')
+	p.send(3, 0)
+	p.check()
+	p.rotate()
+	p.send(2, 0)
+	q := newPrimary(8, 'a')
+	q.send(1, 0)
+	f.Add(p.b, q.b)
+	old := newPrimary(4, 'b')
+	old.send(2, 0)
+	old.beat()
+	f.Add(old.b, gunzip(f, recorded+"/s2-idle/conn01-r2p.bin.gz"))
+	f.Fuzz(func(t *testing.T, a, b []byte) {
+		// The first frames tell the protocol.
+		head := melin.AppendTag((&melin.Challenge{}).Append(nil), melin.TagAuthOk)
+		paths := save(t, append(head, a...), append(bytes.Clone(head), b...))
+		set, err := capture.OpenInputs(paths, capture.InputOptions{Protocol: melin.Name})
+		if err != nil {
+			t.Skip()
+		}
+		if _, err := Build(set, filepath.Join(t.TempDir(), "out"), Options{}); err != nil {
+			t.Fatal(err)
+		}
+	})
+}

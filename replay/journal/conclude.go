@@ -193,8 +193,8 @@ func (b *builder) concludeProofs(g *lineage, r *ReportLineage) error {
 				return err
 			}
 		}
-		b.acks(g, m, &acks)
-		b.epochs(m, &epochs, r)
+		b.acks(m, &acks)
+		epochsOf(m, &epochs, r)
 	}
 	if bodies.counts == nil {
 		bodies.note(NotProvable, "no snapshot or seed was sent")
@@ -209,7 +209,7 @@ func (b *builder) concludeProofs(g *lineage, r *ReportLineage) error {
 }
 
 // acks holds what a replica acknowledged against what was sent to it.
-func (b *builder) acks(g *lineage, m member, p *proofCount) {
+func (b *builder) acks(m member, p *proofCount) {
 	switch {
 	case m.up == nil || m.acks == 0:
 		p.note(NotProvable, "no acks were recorded")
@@ -223,17 +223,15 @@ func (b *builder) acks(g *lineage, m member, p *proofCount) {
 			f = runs[0].Locate(f)
 		}
 		b.report.add(f)
-	case slices.ContainsFunc(b.report.Findings, func(f reportFinding) bool {
-		return f.Kind == melin.KindAckOrder && f.Connection == m.up.ID
-	}):
+	case m.badAcks > 0:
 		p.note(Failed, "an ack goes back, or has more on disk than in memory")
 	default:
 		p.add(Proved, m.acks, "")
 	}
 }
 
-// epochs says whether a member's epochs ever went back.
-func (b *builder) epochs(m member, p *proofCount, r *ReportLineage) {
+// epochsOf says whether a member's epochs ever went back.
+func epochsOf(m member, p *proofCount, r *ReportLineage) {
 	if !slices.ContainsFunc(m.starts, func(s start) bool { return s.HasEpoch }) {
 		p.note(NotProvable, "the layout, or what was recorded of it, has no epochs")
 		return
@@ -241,9 +239,7 @@ func (b *builder) epochs(m member, p *proofCount, r *ReportLineage) {
 	if !slices.ContainsFunc(r.Epochs, func(e Epoch) bool { return e.Epoch == m.epoch }) {
 		r.Epochs = append(r.Epochs, Epoch{m.epoch, m.id()})
 	}
-	if slices.ContainsFunc(b.report.Findings, func(f reportFinding) bool {
-		return f.Kind == melin.KindEpochBack && f.Connection == m.down.ID
-	}) {
+	if m.badEpochs > 0 {
 		p.note(Failed, "an epoch goes back")
 		return
 	}

@@ -39,6 +39,8 @@ type link struct {
 	acked, inMemory  uint64
 	ackedAt          int64
 	acks             int64
+	badAcks          int64
+	badEpochs        int64
 	segments         int // named by points
 	overflow         map[string]bool
 	lineage          *lineage
@@ -51,7 +53,6 @@ type direction struct {
 	ending               string
 	first, last          uint64
 	firstTime, lastTime  uint64
-	findings             int64
 }
 
 func (l *link) id() string {

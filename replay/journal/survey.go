@@ -112,7 +112,6 @@ type surveyor struct {
 	expect  uint64   // the next sequence, 0 when nothing is known
 	open    *body
 	out     *os.File
-	snap    melin.SnapshotBegin
 	waiting *body // a seed whose StreamStart is to come
 }
 
@@ -170,7 +169,9 @@ func (b *builder) surveyUp(l *link) (layouts melin.Layouts, err error) {
 	st.ending, err = walk(l.up, 0, func(run *capture.Run, d *melin.Decoder, u wire.Unit, found []wire.Finding, _ bool) error {
 		b.count(st, u)
 		for _, f := range found {
-			st.findings++
+			if f.Kind == melin.KindAckOrder {
+				l.badAcks++
+			}
 			b.found(run, f)
 		}
 		if u.Type != wire.UnitFrame {
@@ -244,13 +245,14 @@ func (s *surveyor) visit(run *capture.Run, d *melin.Decoder, u wire.Unit, found 
 		switch f.Kind {
 		case melin.KindGap: // a stretch ends, which is noted below
 			continue
-		case melin.KindAnnounced, melin.KindEvent, melin.KindEpochBack, melin.KindSlotCRC:
+		case melin.KindEpochBack:
+			l.badEpochs++
+		case melin.KindAnnounced, melin.KindEvent, melin.KindSlotCRC:
 		case wire.KindMalformed:
 			bad = true
 		default: // the framing may have been lost here
 			s.breakOff()
 		}
-		l.downStat.findings++
 		b.found(run, f)
 	}
 	if u.Type != wire.UnitFrame {
@@ -308,7 +310,10 @@ func (s *surveyor) breakOff() { s.cur = nil }
 func (s *surveyor) streamStart(run *capture.Run, u wire.Unit, v melin.StreamStart) error {
 	l := s.l
 	s.breakOff()
-	l.starts = append(l.starts, start{v, u.Offset})
+	if len(l.starts) < maxSegments {
+		l.starts = append(l.starts, start{v, u.Offset})
+	}
+	s.checkSeed(run, u, v)
 	s.expect = v.StartSequence + 1
 	l.sent = max(l.sent, v.StartSequence)
 	l.epoch = max(l.epoch, v.Epoch)
@@ -537,10 +542,40 @@ func (s *surveyor) seed(x *body) error {
 		x.last = st.last
 		s.l.stretches = append(s.l.stretches, st)
 	}
+	s.waiting = x
 	if e.fault != "" {
 		s.b.found(x.run, wire.Finding{Kind: KindSeed, Offset: x.offset, Message: e.fault, Cost: "the seed's entries from there on"})
 	}
 	return nil
+}
+
+// checkSeed holds a seed against the StreamStart behind it: it is that segment,
+// up to where the stream starts.
+func (s *surveyor) checkSeed(run *capture.Run, u wire.Unit, v melin.StreamStart) {
+	x := s.waiting
+	s.waiting = nil
+	if x == nil {
+		return
+	}
+	report := func(want, got, message string) {
+		s.b.found(x.run, wire.Finding{Kind: KindSeed, Offset: x.offset, Want: want, Got: got, Message: message,
+			Cost: "the segment may not be whole"})
+	}
+	h, fault := ParseHeader(x.header)
+	last := x.last
+	if x.first == 0 {
+		last = h.Start - 1
+	}
+	switch {
+	case fault != "":
+		report("a segment's header", fault, "the seed does not begin with a segment's header")
+	case h.Start != v.SegmentStart || h.Anchor != v.Anchor:
+		report("the segment from "+wire.Utoa(v.SegmentStart), "one from "+wire.Utoa(h.Start),
+			"the seed is of another segment than the StreamStart behind it names")
+	case last != v.StartSequence:
+		report("entries to "+wire.Utoa(v.StartSequence), "entries to "+wire.Utoa(last),
+			"the seed does not reach to where the stream starts")
+	}
 }
 
 // runOf is the run that a stretch lies in; a seed's is that of its beginning.
