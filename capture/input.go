@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"sort"
 	"strings"
+	"time"
 
 	"wiretape/capture/sidecar"
 	"wiretape/internal/vfs"
@@ -33,6 +34,45 @@ type InputOptions struct {
 	ContextStart int64
 	// TrustHashes leaves out the SHA-256 while reading.
 	TrustHashes bool
+	// Cache, if set, keeps what is known of sealed files from one look at the
+	// same inputs to the next.
+	Cache *Cache
+}
+
+// Cache remembers sealed files between calls of OpenInputs, so that looking
+// again at a directory that grows costs only what is new. It is for one
+// goroutine at a time. Its zero value is empty and ready.
+type Cache struct {
+	files map[string]cached
+}
+
+// cached is a sealed file with a sidecar, as long as its size and time stay.
+type cached struct {
+	size     int64
+	modified time.Time
+	file     File
+	findings []wire.Finding
+}
+
+func (c *Cache) get(f *File, modified time.Time) (*cached, bool) {
+	if c == nil || !f.Sealed {
+		return nil, false
+	}
+	e, ok := c.files[f.Path]
+	if !ok || e.size != f.size || !e.modified.Equal(modified) {
+		return nil, false
+	}
+	return &e, true
+}
+
+func (c *Cache) put(f *File, modified time.Time, findings []wire.Finding) {
+	if c == nil || !f.Sealed || f.Sidecar == nil {
+		return
+	}
+	if c.files == nil {
+		c.files = map[string]cached{}
+	}
+	c.files[f.Path] = cached{f.size, modified, *f, append([]wire.Finding(nil), findings...)}
 }
 
 // ProtocolRaw is the protocol of bytes that no known protocol fits.
@@ -110,6 +150,7 @@ type File struct {
 	// expected is Length as the sidecar says, -1 without one.
 	expected int64
 	size     int64 // on disk
+	modified time.Time
 }
 
 // End is the offset behind the file's last byte.
@@ -214,10 +255,45 @@ func OpenInputs(paths []string, opt InputOptions) (*Set, error) {
 			return nil, err
 		}
 	}
+	// A folder's list may miss a file that gets its final name just then.
+	for range holeTries {
+		if !in.holes() {
+			break
+		}
+		for _, dir := range in.folders {
+			in.forget(dir)
+			if err := in.folder(dir, folderTries); err != nil {
+				return nil, err
+			}
+		}
+	}
 	if err := in.connections(); err != nil {
 		return nil, err
 	}
 	return in.set, nil
+}
+
+// holeTries is how often folders are looked at again for files that seem to be
+// missing.
+const holeTries = 3
+
+// holes says that a file number of a connection is missing.
+func (in *inputs) holes() bool {
+	for _, g := range in.byID {
+		last := int64(0)
+		for n := range g.files {
+			last = max(last, n)
+		}
+		if int64(len(g.files)) != last {
+			return true
+		}
+		for n := range g.sides {
+			if n > last {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // inputs gathers what the paths hold.
@@ -279,6 +355,7 @@ func (in *inputs) folder(p string, tries int) error {
 		if errors.Is(err, fs.ErrNotExist) && tries > 0 {
 			// A recorder sealed it meanwhile: what it is now comes with
 			// another look.
+			in.forget(p)
 			return in.folder(p, tries-1)
 		}
 		if err != nil {
@@ -286,6 +363,25 @@ func (in *inputs) folder(p string, tries int) error {
 		}
 	}
 	return nil
+}
+
+// forget drops the unsealed files of a folder, which may have other names now.
+func (in *inputs) forget(dir string) {
+	for _, g := range in.byID {
+		for n, files := range g.files {
+			kept := files[:0]
+			for _, f := range files {
+				if f.Sealed || filepath.Dir(f.Path) != filepath.Clean(dir) {
+					kept = append(kept, f)
+					continue
+				}
+				delete(in.seen, filepath.Clean(f.Path))
+			}
+			if g.files[n] = kept; len(kept) == 0 {
+				delete(g.files, n)
+			}
+		}
+	}
 }
 
 // file takes in one file: named says that it was given by its own path.
@@ -327,7 +423,7 @@ func (in *inputs) file(p string, named bool) error {
 	if err != nil {
 		return fmt.Errorf("opening the input: %w", err)
 	}
-	f.size = st.Size
+	f.size, f.modified = st.Size, st.ModTime
 	in.seen[clean] = true
 	g := in.of(n.Connection)
 	g.files[n.Number] = append(g.files[n.Number], f)
@@ -491,7 +587,7 @@ func (in *inputs) assemble(c *Connection, g *gathered) {
 		}
 		f := c.choose(g.files[n])
 		c.Files = append(c.Files, f)
-		if f.Sidecar == nil && f.expected < 0 {
+		if f.Sidecar == nil && f.expected < 0 && f.size > 0 {
 			if bare++; firstBare == "" {
 				firstBare = f.Name
 			}
@@ -517,8 +613,22 @@ func (c *Connection) add(f wire.Finding) {
 	c.Findings = append(c.Findings, f)
 }
 
-// describe finds out a file's length and reads its sidecar.
+// describe finds out a file's length and reads its sidecar, unless that is
+// known from an earlier look.
 func (in *inputs) describe(c *Connection, f *File) {
+	if known, ok := in.opt.Cache.get(f, f.modified); ok {
+		fs := f.fs
+		*f = known.file
+		f.fs = fs
+		c.Findings = append(c.Findings, known.findings...)
+		return
+	}
+	before := len(c.Findings)
+	in.look(c, f)
+	in.opt.Cache.put(f, f.modified, c.Findings[before:])
+}
+
+func (in *inputs) look(c *Connection, f *File) {
 	f.conn = c.ID
 	side, finding := in.sidecar(c.ID, f)
 	if finding != nil {
@@ -545,6 +655,10 @@ func (in *inputs) describe(c *Connection, f *File) {
 		}
 	}
 	if f.expected < 0 || f.Length == f.expected {
+		return
+	}
+	if !f.Sealed {
+		in.unsealed(f)
 		return
 	}
 	if f.Length > f.expected {
@@ -575,12 +689,37 @@ func (in *inputs) sidecar(id string, f *File) (*sidecar.Sidecar, *wire.Finding) 
 	if s == nil && finding == nil && !f.Sealed {
 		f.side = stemOf(f.Path) + extOpening
 		s, finding = in.readSidecar(id, f, f.side)
+		if s == nil && finding == nil {
+			// It may have been sealed between the two looks.
+			f.side = stemOf(f.Path) + extSidecar
+			s, finding = in.readSidecar(id, f, f.side)
+		}
+		if f.size == 0 && s == nil {
+			// It is just being made: the bytes come after the sidecar.
+			return nil, nil
+		}
 	}
 	if s != nil && s.Open && f.Sealed {
 		return nil, &wire.Finding{Kind: KindSidecarStale, File: f.Name,
 			Message: "the sidecar of " + f.Name + " is from before the file was sealed; it is not used"}
 	}
 	return s, finding
+}
+
+// unsealed takes a file that has a sidecar of another length and not yet its
+// final name: it was being sealed while we looked, or its recorder died after a
+// seal that failed. Its bytes are what counts.
+func (in *inputs) unsealed(f *File) {
+	if st, err := in.opt.FS.Stat(f.Path); err == nil {
+		f.size, f.Length = st.Size, st.Size
+	}
+	if f.Length == f.expected {
+		return
+	}
+	f.expected = -1
+	side := *f.Sidecar
+	side.Open = true
+	f.Sidecar = &side
 }
 
 // WholeSidecar reads the file's sidecar again, with its context and findings;
