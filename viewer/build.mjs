@@ -5,11 +5,12 @@
 //
 // OUT gets index.html, app.css, app.js, worker.js, segment.js, wiretape.wasm and
 // their licences: any file server can serve it under any path. Beside it comes
-// wiretape-viewer.html, all of it in one file that opens from disk.
+// viewer.html, all of it in one file that opens from disk. The folder is copied to
+// replay/view/dist too, from where it goes into the replay command.
 
 import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { cpSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { cpSync, mkdirSync, readFileSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { gzipSync } from 'node:zlib';
@@ -18,7 +19,9 @@ import esbuild from 'esbuild';
 const here = dirname(fileURLToPath(import.meta.url));
 const root = resolve(here, '..');
 const out = resolve(process.argv[2] ?? join(root, 'dist', 'viewer'));
-const single = join(dirname(out), 'wiretape-viewer.html');
+const single = join(dirname(out), 'viewer.html');
+/** Where the replay command takes the page from. */
+const embedded = join(root, 'replay', 'view', 'dist');
 const src = join(here, 'src');
 
 /** The most that the decoder may weigh, raw and gzipped. */
@@ -76,6 +79,9 @@ writeFileSync(single, fill({
   style: `<style>${css}</style>`,
   script: `<script>${app}</script>`,
 }));
+
+for (const f of readdirSync(embedded)) if (f !== 'README') rmSync(join(embedded, f), { recursive: true });
+for (const f of readdirSync(out)) cpSync(join(out, f), join(embedded, f));
 
 const size = statSync(wasm).size;
 const packed = gzipSync(readFileSync(wasm), { level: 9 }).length;

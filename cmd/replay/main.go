@@ -19,6 +19,7 @@ rebuilt, and says what is missing. Inputs are never changed.`,
 		Commands: []*cli.Command{
 			buildCommand,
 			inspectCommand,
+			viewCommand,
 			playCommand,
 			verifyCommand,
 			diffCommand,

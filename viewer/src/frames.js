@@ -12,14 +12,14 @@ const KEPT_PAGES = 120;
 const ROW = 21;
 
 export const COLUMNS = [
-  { key: 'row', name: 'No.', width: 76, right: true, about: 'Number of the row, from 0' },
-  { key: 'offset', name: 'Offset', width: 108, right: true, about: 'Offset in the connection' },
+  { key: 'row', name: 'No.', width: 72, right: true, about: 'Number of the row, from 0' },
+  { key: 'offset', name: 'Offset', width: 96, right: true, about: 'Offset in the connection' },
   { key: 'arrival', name: 'Arrival', width: 218, about: 'When its first byte came, by the arrival index' },
-  { key: 'name', name: 'Kind', width: 124, about: 'Kind of frame' },
-  { key: 'source', name: 'Source', width: 130, about: 'Whom it is about, by label' },
+  { key: 'name', name: 'Kind', width: 116, about: 'Kind of frame' },
+  { key: 'source', name: 'Source', width: 112, about: 'Whom it is about, by label' },
   { key: 'stream', name: 'Stream', width: 120, about: 'The named series' },
   { key: 'time', name: 'Data time', width: 218, about: 'The data’s own time' },
-  { key: 'size', name: 'Size', width: 84, right: true, about: 'Bytes, length prefix included' },
+  { key: 'size', name: 'Size', width: 80, right: true, about: 'Bytes, length prefix included' },
   { key: 'summary', name: 'Summary', width: 0, about: 'What is in it' },
 ];
 
@@ -32,6 +32,7 @@ export class Frames {
     this.selected = -1; // index in the list that is shown
     this.selectedRow = -1; // the row's number
     this.header = $('columns');
+    this.days = {};
     this.list = new VirtualList(this.el, {
       rowHeight: ROW,
       make: () => this.make(),
@@ -51,17 +52,34 @@ export class Frames {
     this.header.replaceChildren(...this.shown.map((c) => {
       const grip = h('span', { class: 'grip', 'aria-hidden': 'true' });
       grip.addEventListener('pointerdown', (e) => this.resize(e, c));
-      return h('div', { class: `cell ${c.right ? 'right' : ''}`, role: 'columnheader', title: c.about, text: c.name }, c.width ? grip : null);
+      const day = this.days[c.key];
+      return h('div', { class: `cell ${c.right ? 'right' : ''}`, role: 'columnheader', title: c.about, text: day ? `${c.name} ${day}` : c.name }, c.width ? grip : null);
     }));
     this.widths();
     for (const e of this.list.pool) this.cells(e);
     this.list.draw();
   }
 
+  /** Which columns there are and how wide depends on what the capture holds. */
+  settle() {
+    const days = { arrival: this.app.dayOf('arrival'), time: this.app.dayOf('time') };
+    const key = JSON.stringify([days, settings.time, this.app.noSources]);
+    if (key === this.settled) return;
+    this.settled = key;
+    this.days = days;
+    this.columns();
+  }
+
+  width(c) {
+    // Times of one day are shown without it, the column's name has it.
+    if (this.days[c.key]) return settings.widths[`${c.key}-short`] ?? 152;
+    return settings.widths[c.key] ?? c.width;
+  }
+
   widths() {
-    const w = this.shown.map((c) => (c.width ? `${settings.widths[c.key] ?? c.width}px` : 'minmax(260px, 1fr)'));
+    const w = this.shown.map((c) => (c.width ? `${this.width(c)}px` : 'minmax(260px, 1fr)'));
     this.el.style.setProperty('--columns', w.join(' '));
-    const least = this.shown.reduce((n, c) => n + (c.width ? settings.widths[c.key] ?? c.width : 260), 0);
+    const least = this.shown.reduce((n, c) => n + (c.width ? this.width(c) : 260), 0);
     this.el.style.setProperty('--least', `${least}px`);
     this.el.setAttribute('aria-colcount', this.shown.length);
   }
@@ -70,9 +88,10 @@ export class Frames {
     e.preventDefault();
     e.stopPropagation();
     const from = e.clientX;
-    const was = settings.widths[c.key] ?? c.width;
+    const was = this.width(c);
+    const key = this.days[c.key] ? `${c.key}-short` : c.key;
     const move = (m) => {
-      settings.widths[c.key] = Math.max(40, Math.min(900, was + m.clientX - from));
+      settings.widths[key] = Math.max(40, Math.min(900, was + m.clientX - from));
       this.widths();
     };
     const up = () => {
@@ -108,7 +127,7 @@ export class Frames {
       const cell = e.children[j];
       let text = '';
       if (!r) text = c.key === 'row' && !this.filtered ? String(i) : '';
-      else if (c.key === 'arrival' || c.key === 'time') text = r[c.key] === undefined ? '' : time(r[c.key], settings.time, origin);
+      else if (c.key === 'arrival' || c.key === 'time') text = r[c.key] === undefined ? '' : this.time(c.key, r[c.key], origin);
       else if (c.key === 'size') text = number(r.size);
       else if (c.key === 'source') text = r.label ?? r.source ?? '';
       else if (c.key === 'summary') text = (r.findings ? '⚠ ' : '') + (r.summary ?? '');
@@ -116,6 +135,11 @@ export class Frames {
       if (cell.textContent !== text) cell.textContent = text;
       if (c.key === 'summary' || c.key === 'source' || c.key === 'stream') cell.title = text;
     });
+  }
+
+  time(key, ns, origin) {
+    const s = time(ns, settings.time, origin);
+    return this.days[key] && s.startsWith(this.days[key]) ? s.slice(11) : s;
   }
 
   /** Asks for the pages that are on the screen and not there. */

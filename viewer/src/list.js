@@ -11,6 +11,7 @@ export class VirtualList {
    */
   constructor(el, options) {
     this.el = el;
+    el.classList.add('virtual');
     Object.assign(this, options);
     this.count = 0;
     this.top = 0; // first row on the screen, fractional
@@ -99,6 +100,10 @@ export class VirtualList {
 
   /** Scrolls as little as needed, or to the middle when it is far. */
   show(index) {
+    if (!this.el.clientHeight) {
+      this.later = index;
+      return;
+    }
     const n = this.visible;
     if (index >= this.top && index <= this.top + n - 1) {
       this.draw();
@@ -110,6 +115,17 @@ export class VirtualList {
   }
 
   draw() {
+    if (!this.el.clientHeight) return;
+    if (this.later !== undefined) {
+      const i = this.later;
+      this.later = undefined;
+      this.show(i);
+      return;
+    }
+    if (this.top > this.maxTop) {
+      this.top = this.maxTop;
+      this.place();
+    }
     const first = Math.floor(this.top);
     const n = Math.min(this.count - first, Math.ceil(this.el.clientHeight / this.rowHeight) + 1);
     while (this.pool.length < n) {

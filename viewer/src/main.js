@@ -1,7 +1,7 @@
 // The page: what is open, what is selected, and how the parts hear of it.
 
 import { $, h, say, visible } from './dom.js';
-import { bytes, hex, number, parseTime } from './format.js';
+import { bytes, hex, number, parseTime, time } from './format.js';
 import { COLUMNS, Frames } from './frames.js';
 import { Hex } from './hex.js';
 import { Link, Stale } from './link.js';
@@ -46,6 +46,8 @@ class App {
     this.sources = [];
     this.hasArrivals = false;
     this.origin = 0n;
+    // A link to a frame is for what is opened first.
+    this.link0 = location.hash;
     this.frames = new Frames(this);
     this.tree = new Tree(this);
     this.hex = new Hex(this);
@@ -134,7 +136,7 @@ class App {
 
   closeAll() {
     this.info = this.unit = this.status = null;
-    document.body.classList.add('empty');
+    document.body.classList.add('blank');
     $('read-as').hidden = true;
     $('connection').hidden = true;
   }
@@ -154,7 +156,7 @@ class App {
       if (!(e instanceof Stale)) this.nothing(e.message);
       return;
     }
-    this.unit = this.status = null;
+    this.unit = this.status = this.bins = null;
     if (!info.protocol) {
       this.nothing(`${info.name}: ${info.what}.`);
       $('connection').hidden = (this.connections?.length ?? 0) < 2;
@@ -171,7 +173,7 @@ class App {
     this.noSources = false;
     this.hasArrivals = info.files.some((f) => f.arrivals?.records);
     this.origin = info.files.find((f) => f.arrivals?.records)?.arrivals.first ?? null;
-    document.body.classList.remove('empty');
+    document.body.classList.remove('blank');
     $('connection').hidden = (this.connections?.length ?? 0) < 2;
     $('file-name').textContent = visible(`${info.name} · ${info.protocol}${info.direction ? ` ${info.direction}` : ''} · ${bytes(info.end - info.start)}`);
     document.title = visible(`${info.name} – Wiretape`);
@@ -216,11 +218,10 @@ class App {
     $('state').textContent = `${number(m.status.rows)} rows${m.cancelled ? `, stopped at ${Math.floor((100 * (m.status.end - start)) / total)} %` : m.done ? '' : '…'}`;
     $('speed').textContent = m.done ? `indexed in ${(m.ms / 1000).toFixed(m.ms < 10000 ? 2 : 1)} s${speed} · decoder ${bytes(m.memory)}` : speed.slice(3);
     document.body.dataset.rows = m.status.rows;
-    const none = m.done && m.status.sources === 0;
-    if (none !== this.noSources) {
-      this.noSources = none;
-      this.frames.columns();
-    }
+    document.body.dataset.memory = m.memory;
+    this.bins = m.bins;
+    this.noSources = m.done && m.status.sources === 0;
+    this.frames.settle();
     if (m.done) {
       document.body.dataset.done = '1';
       this.loadSources();
@@ -233,17 +234,19 @@ class App {
 
   /** What to show first: the place in the link, the filter that was kept. */
   async begin() {
-    const at = /(?:^#|&)offset=(\d+)/.exec(location.hash);
+    const at = /(?:^#|&)offset=(\d+)/.exec(this.link0);
     if (at && Number(at[1]) > this.status.end && this.indexing) {
       this.pending = true;
       return;
     }
     this.pending = false;
+    const link = this.link0;
+    this.link0 = '';
     if (settings.filter && !$('filter').value) {
       $('filter').value = settings.filter;
       await this.setFilter(settings.filter);
     }
-    if (at) await this.gotoOffset(Number(at[1]), { reveal: /[#&]byte\b/.test(location.hash) });
+    if (at) await this.gotoOffset(Number(at[1]), { reveal: /[#&]byte\b/.test(link) });
     else if (!this.frames.filtered) await this.frames.select(0, { show: true });
   }
 
@@ -338,6 +341,30 @@ class App {
   lacks(key) {
     if (key === 'arrival') return !this.hasArrivals;
     return (key === 'source' || key === 'stream') && this.noSources;
+  }
+
+  /** The day, in UTC or local, that all times of a column share, null when they don't. */
+  dayOf(key) {
+    if (settings.time !== 'utc' && settings.time !== 'local') return null;
+    let from;
+    let to;
+    if (key === 'arrival') {
+      const all = this.info?.files.filter((f) => f.arrivals?.records) ?? [];
+      if (!all.length) return null;
+      from = all[0].arrivals.first;
+      to = all[all.length - 1].arrivals.last;
+    } else {
+      const t = this.bins?.time;
+      if (!t) return null;
+      let [a, b] = [t.kinds[0]?.length ?? 512, 0];
+      for (const k of t.kinds) {
+        k?.forEach((n, i) => { if (n) [a, b] = [Math.min(a, i), Math.max(b, i)]; });
+      }
+      from = BigInt(t.from) + BigInt(a) * BigInt(t.step);
+      to = BigInt(t.from) + BigInt(b + 1) * BigInt(t.step);
+    }
+    const day = (v) => time(v, settings.time).slice(0, 10);
+    return day(from) === day(to) ? day(from) : null;
   }
 
   /** The colour slot of a row's kind. */
@@ -467,7 +494,7 @@ class App {
     return this.frames.goto(row);
   }
 
-  async gotoOffset(offset, { reveal = false } = {}) {
+  async gotoOffset(offset, { reveal = false, length = 0 } = {}) {
     try {
       const row = await this.link.ask('find', { offset });
       if (typeof row !== 'number') return;
@@ -476,6 +503,7 @@ class App {
         this.hex.cursor = offset;
         this.hex.list.show(Math.floor((offset - this.unit.offset) / this.hex.width));
         await this.selectByte(offset);
+        if (length) this.hex.select({ offset, length }, true);
       }
     } catch (e) {
       this.failed(e);
@@ -571,6 +599,7 @@ class App {
   }
 
   times() {
+    this.frames.settle();
     this.frames.list.draw();
     this.tree.list.draw();
     this.timeline.draw();
@@ -663,6 +692,10 @@ class App {
     this.splitter('split-tree', 'tree', true, 'detail');
     this.dialogs();
     document.addEventListener('keydown', (e) => this.key(e));
+    // How fast the file can be read alone, for who measures.
+    document.addEventListener('measure', async () => {
+      document.dispatchEvent(new CustomEvent('measured', { detail: await this.link.ask('readSpeed', {}) }));
+    });
     window.addEventListener('hashchange', () => {
       const at = /[#&]offset=(\d+)/.exec(location.hash);
       if (at && this.info && Number(at[1]) !== this.unit?.offset) this.gotoOffset(Number(at[1]));

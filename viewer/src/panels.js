@@ -241,10 +241,8 @@ export class Search {
     const { start, end } = this.app.info;
     const part = m.done ? '' : ` · ${Math.floor((100 * (m.at - start)) / Math.max(1, end - start))} %`;
     $('search-state').textContent = `${number(m.total)}${m.more ? ' or more' : ''} found${part}`;
-    if (m.done) {
-      $('search-cancel').hidden = true;
-      this.length = m.length;
-    }
+    this.length = m.length ?? this.length;
+    if (m.done) $('search-cancel').hidden = true;
   }
 
   stopped() {
@@ -257,7 +255,7 @@ export class Search {
     this.at = i;
     $('hits').setAttribute('aria-activedescendant', `hit-${i}`);
     this.list.show(i);
-    await this.app.gotoOffset(this.hits[i], { reveal: true });
+    await this.app.gotoOffset(this.hits[i], { reveal: true, length: this.length });
   }
 }
 

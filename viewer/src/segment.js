@@ -107,12 +107,12 @@ export class Segment {
   about(m) {
     const out = [];
     out.push(h('p', { class: 'line', text: visible(`Parquet version ${m.version}, ${m.leaves.length} columns, ${m.groups.length} row groups, footer ${bytes(m.metadataLength)}${m.created ? `, written by ${m.created}` : ''}`) }));
+    out.push(this.rows(m));
+    out.push(h('details', {}, h('summary', { text: `Schema and columns (${number(m.leaves.length)})` }), this.columnsTable(m)));
     if (m.pairs.length) {
       out.push(h('details', {}, h('summary', { text: `Metadata (${number(m.pairs.length)})` }),
         ...m.pairs.slice(0, 200).map(([k, v]) => h('div', { class: 'pair' }, h('span', { class: 'dim', text: visible(k) }), h('span', { text: visible(v) })))));
     }
-    out.push(h('details', { open: m.leaves.length <= 12 }, h('summary', { text: `Schema and columns (${number(m.leaves.length)})` }), this.columnsTable(m)));
-    out.push(this.rows(m));
     return out;
   }
 

@@ -2,7 +2,7 @@
 // docs/viewer.md, and Chromium.
 
 import { createServer } from 'node:http';
-import { createReadStream, existsSync, statSync, readdirSync } from 'node:fs';
+import { createReadStream, existsSync, readFileSync, readdirSync, statSync } from 'node:fs';
 import { dirname, extname, join, normalize, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { chromium } from 'playwright-core';
@@ -10,7 +10,7 @@ import { chromium } from 'playwright-core';
 export const here = dirname(fileURLToPath(import.meta.url));
 export const root = resolve(here, '..', '..');
 export const dist = process.env.VIEWER_DIST ?? join(root, 'dist', 'viewer');
-export const single = join(dirname(dist), 'wiretape-viewer.html');
+export const single = join(dirname(dist), 'viewer.html');
 export const testdata = join(here, 'testdata');
 
 /** The headers that docs/viewer.md asks for. */
@@ -59,11 +59,44 @@ export async function serve(folders) {
   return { server, requests, base: `http://127.0.0.1:${server.address().port}`, close: () => { server.closeAllConnections(); server.close(); } };
 }
 
+const OPTIONS = {
+  executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
+  args: ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking', '--disable-component-update', '--disable-sync', '--enable-precise-memory-info'],
+};
+
 export function launch() {
-  return chromium.launch({
-    executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
-    args: ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking', '--disable-component-update', '--disable-sync', '--enable-precise-memory-info'],
-  });
+  return chromium.launch(OPTIONS);
+}
+
+/** A browser whose processes can be looked at: {browser, pid}. */
+export async function launchMeasured() {
+  const server = await chromium.launchServer(OPTIONS);
+  const browser = await chromium.connect(server.wsEndpoint());
+  return { browser, pid: server.process().pid, close: async () => { await browser.close(); await server.close(); } };
+}
+
+/** The private memory of the page's process, in bytes: the largest renderer below pid. */
+export function pageMemory(pid) {
+  const parents = new Map();
+  for (const p of readdirSync('/proc').filter((n) => /^\d+$/.test(n))) {
+    try {
+      parents.set(Number(p), Number(/\) \S (\d+)/.exec(readFileSync(`/proc/${p}/stat`, 'utf8'))[1]));
+    } catch {
+      // It has ended meanwhile.
+    }
+  }
+  const below = (p) => { for (let q = p; q > 1; q = parents.get(q)) if (q === pid) return true; return false; };
+  let most = 0;
+  for (const p of parents.keys()) {
+    try {
+      if (!below(p) || !readFileSync(`/proc/${p}/cmdline`, 'utf8').includes('--type=renderer')) continue;
+      const kb = /^Anonymous:\s+(\d+) kB/m.exec(readFileSync(`/proc/${p}/smaps_rollup`, 'utf8'));
+      most = Math.max(most, Number(kb[1]) * 1024);
+    } catch {
+      // As above.
+    }
+  }
+  return most;
 }
 
 /** A page that fails the test when anything is written to its console. */
@@ -84,9 +117,4 @@ export async function openFiles(page, paths, { wait = true } = {}) {
   await page.evaluate(() => { delete document.body.dataset.done; });
   await page.setInputFiles('#pick-files', paths);
   if (wait) await page.waitForSelector('body[data-done]', { timeout: 60000 });
-}
-
-/** All rows of the list, as the worker gives them. */
-export function files(folder, end) {
-  return readdirSync(folder).filter((f) => f.endsWith(end)).sort().map((f) => join(folder, f));
 }

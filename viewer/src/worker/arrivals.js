@@ -71,7 +71,9 @@ export class Arrivals {
     [mono, p] = varint(this.bytes, p);
     if (p < 0) return null;
     [skew, p] = varint(this.bytes, p);
-    if (p < 0) return null;
+    // A checksum of the bytes follows.
+    p = p < 0 ? p : p + 4;
+    if (p < 0 || p > this.bytes.length) return null;
     return { p, offset: s.offset, length: n, wall: s.wall + BigInt(mono) + BigInt(zigzag(skew)) };
   }
 

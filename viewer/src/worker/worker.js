@@ -416,7 +416,7 @@ async function search(pattern, t) {
       });
       const now = performance.now();
       if (hits.length && now - last > TICK || total >= MAX_SEARCH_HITS) {
-        tell('found', { hits, total, at });
+        tell('found', { hits, total, at, length: n });
         hits = [];
         last = now;
       } else if (now - last > TICK) {

@@ -6,16 +6,20 @@
 //	generate hostile FILE        labels, streams and payloads that attack a page
 //	generate folder STREAM DIR   STREAM recorded into a capture directory
 //	generate zst FILE OUT        FILE in zstd's seekable form
+//	generate zst1 FILE OUT       FILE as one frame of zstd
 package main
 
 import (
 	"bufio"
 	"encoding/binary"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/klauspost/compress/zstd"
 
 	"wiretape/capture"
 	"wiretape/capture/sidecar"
@@ -40,7 +44,9 @@ func run(args []string) error {
 	case "folder":
 		return folder(args[1], args[2])
 	case "zst":
-		return compress(args[1], args[2])
+		return compress(args[1], args[2], capture.CompressTo)
+	case "zst1":
+		return compress(args[1], args[2], oneFrame)
 	}
 	n, err := strconv.ParseInt(args[1], 10, 64)
 	if err != nil {
@@ -205,7 +211,18 @@ func folder(stream, dir string) error {
 	return d.Close()
 }
 
-func compress(name, out string) error {
+func oneFrame(dst io.Writer, src io.Reader) error {
+	w, err := zstd.NewWriter(dst, zstd.WithEncoderConcurrency(1))
+	if err != nil {
+		return err
+	}
+	if _, err := io.Copy(w, src); err != nil {
+		return err
+	}
+	return w.Close()
+}
+
+func compress(name, out string, to func(io.Writer, io.Reader) error) error {
 	src, err := os.Open(name)
 	if err != nil {
 		return err
@@ -215,7 +232,7 @@ func compress(name, out string) error {
 	if err != nil {
 		return err
 	}
-	if err := capture.CompressTo(dst, src); err != nil {
+	if err := to(dst, src); err != nil {
 		return err
 	}
 	return dst.Close()
