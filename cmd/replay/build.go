@@ -100,7 +100,7 @@ replay build saved.bin --archive site.dendro --json`,
 					Progress: func(p shadow.Progress) { bar.Set(p.Read, p.Total) }})
 			}
 			bar.Done()
-			if errors.Is(err, replay.ErrExists) || errors.Is(err, shadow.ErrExists) || errors.Is(err, journal.ErrExists) {
+			if errors.Is(err, replay.ErrExists) || errors.Is(err, shadow.ErrExists) {
 				return &cli.HintError{Err: err, Hint: "name another archive, or move this one away"}
 			}
 			if page != "" {

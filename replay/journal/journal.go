@@ -25,12 +25,11 @@ package journal
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 
 	"wiretape/capture"
+	"wiretape/replay/internal/unfinished"
 	"wiretape/wire"
 )
 
@@ -69,7 +68,7 @@ type Progress struct {
 }
 
 // ErrExists: the output's name is taken.
-var ErrExists = errors.New("is there already")
+var ErrExists = unfinished.ErrExists
 
 // ErrNothing: no melin connection is in the input.
 var ErrNothing = errors.New("no melin connection in the input")
@@ -96,12 +95,6 @@ type builder struct {
 }
 
 func (b *builder) run(set *capture.Set, out string) (err error) {
-	out = filepath.Clean(out)
-	if _, err := os.Lstat(out); err == nil {
-		return fmt.Errorf("%s %w", out, ErrExists)
-	} else if !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
 	for _, f := range set.Findings {
 		b.report.add(f)
 	}
@@ -109,15 +102,19 @@ func (b *builder) run(set *capture.Set, out string) (err error) {
 	if len(b.links) == 0 {
 		return ErrNothing
 	}
-	b.dir, err = os.MkdirTemp(filepath.Dir(out), "."+filepath.Base(out)+".building-")
+	folder, err := unfinished.Start(filepath.Clean(out))
 	if err != nil {
-		return fmt.Errorf("making the output: %w", err)
+		return err
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, os.RemoveAll(b.dir))
-		}
-	}()
+	b.dir = folder.Path()
+	if err := b.fill(); err != nil {
+		return errors.Join(err, folder.Abandon())
+	}
+	return folder.Publish()
+}
+
+// fill makes everything in the folder.
+func (b *builder) fill() (err error) {
 	if b.cat, err = newCatalogue(filepath.Join(b.dir, CatalogueName)); err != nil {
 		return err
 	}
@@ -132,7 +129,12 @@ func (b *builder) run(set *capture.Set, out string) (err error) {
 	if err := b.conclude(); err != nil {
 		return err
 	}
-	return publish(b.dir, out)
+	return filepath.WalkDir(b.dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		return unfinished.SyncFolder(path)
+	})
 }
 
 func (b *builder) build() error {
@@ -170,34 +172,6 @@ func (b *builder) build() error {
 		}
 	}
 	return nil
-}
-
-// publish makes the finished output safe and gives it its name.
-func publish(dir, out string) error {
-	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		return syncPath(path)
-	})
-	if err != nil {
-		return err
-	}
-	if _, err := os.Lstat(out); err == nil {
-		return fmt.Errorf("%s %w", out, ErrExists)
-	}
-	if err := os.Rename(dir, out); err != nil {
-		return err
-	}
-	return syncPath(filepath.Dir(out))
-}
-
-func syncPath(path string) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
 }
 
 // found reports a finding of a run, with its connection and file.

@@ -70,8 +70,8 @@ func build(t testing.TB, paths ...string) (string, *Report) {
 	if err != nil {
 		t.Fatalf("%v", err)
 	}
-	left, err := filepath.Glob(filepath.Join(filepath.Dir(out), ".*"))
-	if err != nil || len(left) > 0 {
+	left, err := os.ReadDir(filepath.Dir(out))
+	if err != nil || len(left) != 1 {
 		t.Fatalf("left over: %v, %v", left, err)
 	}
 	return out, r

@@ -8,10 +8,10 @@ import (
 	"cmp"
 	"encoding/hex"
 	"encoding/json"
-	"os"
 	"path/filepath"
 	"slices"
 
+	"wiretape/replay/internal/unfinished"
 	"wiretape/wire"
 	"wiretape/wire/melin"
 )
@@ -369,7 +369,7 @@ func (b *builder) conclude() error {
 	if err := b.cat.finish(); err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(b.dir, ReportName), append(b.report.JSON(), '\n'), 0o600)
+	return unfinished.WriteFile(filepath.Join(b.dir, ReportName), append(b.report.JSON(), '\n'))
 }
 
 func (b *builder) concludeLink(l *link) error {

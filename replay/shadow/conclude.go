@@ -17,6 +17,7 @@ import (
 	"slices"
 	"strconv"
 
+	"wiretape/replay/internal/unfinished"
 	"wiretape/wire"
 	"wiretape/wire/aewr"
 )
@@ -190,7 +191,7 @@ func (b *builder) addShadow(c *container) error {
 	if err != nil {
 		return err
 	}
-	return writeFile(filepath.Join(b.shadows.dir, c.key.name()+".map.json"), append(text, '\n'))
+	return unfinished.WriteFile(filepath.Join(b.shadows.dir, c.key.name()+".map.json"), append(text, '\n'))
 }
 
 // earlier is a chunk before an overlap's that covers its first byte: the newest

@@ -14,6 +14,7 @@ import (
 
 	"wiretape/capture"
 	"wiretape/internal/aewrgen"
+	"wiretape/replay/internal/unfinished"
 	"wiretape/wire"
 	"wiretape/wire/aewr"
 )
@@ -374,7 +375,7 @@ func TestNothingIsLeftAfterAnError(t *testing.T) {
 	if err := os.WriteFile(out, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Build(set(t, paths...), out, Options{}); !errors.Is(err, ErrExists) {
+	if _, err := Build(set(t, paths...), out, Options{}); !errors.Is(err, unfinished.ErrExists) {
 		t.Errorf("%v", err)
 	}
 	other := filepath.Join(t.TempDir(), "other")
@@ -390,7 +391,7 @@ func TestNothingIsLeftAfterAnError(t *testing.T) {
 		t.Errorf("%v, %s", err, r.Verdict)
 	}
 	// What an earlier run left is no obstacle, and is gone.
-	if err := os.MkdirAll(filepath.Join(free+Suffix, shadowsName, "old"), 0o700); err != nil {
+	if err := os.MkdirAll(filepath.Join(free+unfinished.Suffix, shadowsName, "old"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := Build(set(t, paths...), free, Options{}); err != nil {
@@ -403,7 +404,7 @@ func TestNothingIsLeftAfterAnError(t *testing.T) {
 	}
 	gone := filepath.Join(t.TempDir(), "gone")
 	r, err := Build(lost, gone, Options{})
-	for _, name := range []string{gone, gone + Suffix} {
+	for _, name := range []string{gone, gone + unfinished.Suffix} {
 		if _, e := os.Lstat(name); err != nil && !errors.Is(e, fs.ErrNotExist) {
 			t.Errorf("%s is there after %v", name, err)
 		}
@@ -419,28 +420,28 @@ func TestTwoBuildsOfOneName(t *testing.T) {
 	s := aewrgen.Make(aewrgen.Options{Seed: 1, Version: 20, Workers: 1, Requests: 2, ChunkBytes: 100})
 	_, paths, _ := rawFiles(t, s.Workers[0].Streams)
 	out := filepath.Join(t.TempDir(), "out")
-	other, err := start(out)
+	other, err := unfinished.Start(out)
 	if err != nil {
 		t.Fatal(err)
 	}
-	kept := filepath.Join(other.path, "kept")
-	if err := writeFile(kept, []byte("work")); err != nil {
+	kept := filepath.Join(other.Path(), "kept")
+	if err := unfinished.WriteFile(kept, []byte("work")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Build(set(t, paths...), out, Options{}); !errors.Is(err, ErrBusy) {
+	if _, err := Build(set(t, paths...), out, Options{}); !errors.Is(err, unfinished.ErrBusy) {
 		t.Errorf("%v", err)
 	}
 	if _, err := os.Stat(kept); err != nil {
 		t.Errorf("the other's work is gone: %v", err)
 	}
-	if err := other.abandon(); err != nil {
+	if err := other.Abandon(); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := Build(set(t, paths...), out, Options{}); err != nil {
 		t.Fatal(err)
 	}
 	tables := filepath.Join(t.TempDir(), "tables")
-	for _, want := range []error{nil, ErrExists} {
+	for _, want := range []error{nil, unfinished.ErrExists} {
 		if _, err := Export(out, tables, ExportOptions{Format: CSV}); !errors.Is(err, want) {
 			t.Errorf("%v, want %v", err, want)
 		}

@@ -14,6 +14,7 @@ import (
 	"strconv"
 
 	"wiretape/replay/internal/db"
+	"wiretape/replay/internal/unfinished"
 )
 
 // Format is what exported tables are written as.
@@ -106,16 +107,16 @@ func Export(source, dir string, opt ExportOptions) (*ExportReport, error) {
 	if err != nil {
 		return nil, err
 	}
-	out, err := start(dir)
+	out, err := unfinished.Start(dir)
 	if err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
-	report, err := export(d, out.path, opt)
+	report, err := export(d, out.Path(), opt)
 	if err = errors.Join(err, d.Close()); err == nil {
-		err = out.publish()
+		err = out.Publish()
 	}
 	if err != nil {
-		return nil, errors.Join(err, out.abandon())
+		return nil, errors.Join(err, out.Abandon())
 	}
 	return report, nil
 }

@@ -22,6 +22,7 @@ import (
 	"path/filepath"
 
 	"wiretape/capture"
+	"wiretape/replay/internal/unfinished"
 	"wiretape/wire/aewr"
 )
 
@@ -69,12 +70,12 @@ func build(set *capture.Set, dir string, opt Options, report *Report) error {
 	if len(conns) == 0 {
 		return ErrNone
 	}
-	out, err := start(dir)
+	out, err := unfinished.Start(dir)
 	if err != nil {
 		return err
 	}
 	if err := passes(set, conns, out, opt, report); err != nil {
-		return errors.Join(err, out.abandon())
+		return errors.Join(err, out.Abandon())
 	}
 	return nil
 }
@@ -82,11 +83,11 @@ func build(set *capture.Set, dir string, opt Options, report *Report) error {
 // passes reads everything, as often as it takes. A reading of the snapshot word
 // is proved or disproved by all chunks of a connection together: where it is
 // disproved the build is made once more.
-func passes(set *capture.Set, conns []*capture.Connection, out *unfinished, opt Options, report *Report) error {
+func passes(set *capture.Set, conns []*capture.Connection, out *unfinished.Folder, opt Options, report *Report) error {
 	words := map[string]bool{}
 	var done int64
 	for {
-		b := &builder{dir: out.path, opt: opt, report: newReport(opt.Tool), words: words, done: done}
+		b := &builder{dir: out.Path(), opt: opt, report: newReport(opt.Tool), words: words, done: done}
 		wrong, err := b.build(set, conns)
 		b.report.conclude(err)
 		*report = *b.report
@@ -97,9 +98,9 @@ func passes(set *capture.Set, conns []*capture.Connection, out *unfinished, opt 
 			if err := b.finish(); err != nil {
 				return err
 			}
-			return out.publish()
+			return out.Publish()
 		}
-		if err := errors.Join(b.abort(), out.clear()); err != nil {
+		if err := errors.Join(b.abort(), out.Clear()); err != nil {
 			return err
 		}
 		done += b.read
@@ -206,10 +207,10 @@ func (b *builder) conclude() error {
 
 // finish adds the report and makes the folder's files safe.
 func (b *builder) finish() error {
-	if err := writeFile(filepath.Join(b.dir, reportName), append(b.report.JSON(), '\n')); err != nil {
+	if err := unfinished.WriteFile(filepath.Join(b.dir, reportName), append(b.report.JSON(), '\n')); err != nil {
 		return err
 	}
-	return syncFolder(filepath.Join(b.dir, shadowsName))
+	return unfinished.SyncFolder(filepath.Join(b.dir, shadowsName))
 }
 
 // abort closes what is open.
@@ -223,3 +224,6 @@ func (b *builder) abort() error {
 	}
 	return errors.Join(errs...)
 }
+
+// ErrExists: the output's name is taken.
+var ErrExists = unfinished.ErrExists

@@ -18,6 +18,7 @@ import (
 	"wiretape/capture/sidecar"
 	"wiretape/internal/aewrgen"
 	"wiretape/replay/internal/db"
+	"wiretape/replay/internal/unfinished"
 	"wiretape/wire"
 	"wiretape/wire/aewr"
 )
@@ -86,7 +87,7 @@ func rebuild(t testing.TB, ids map[[2]int]string, paths ...string) *rebuilt {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := os.Lstat(out + Suffix); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Lstat(out + unfinished.Suffix); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the unfinished folder is still there: %v", err)
 	}
 	d, err := db.Open(filepath.Join(out, catalogueName), db.ReadOnly)

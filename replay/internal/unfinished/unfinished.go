@@ -1,7 +1,6 @@
-package shadow
-
-// This file is a folder that appears whole: made beside its name, by one
-// process at a time, and renamed.
+// Package unfinished is a folder that appears whole: made beside its name, by
+// one process at a time, and renamed.
+package unfinished
 
 import (
 	"errors"
@@ -27,17 +26,20 @@ var ErrExists = errors.New("is there already")
 // ErrBusy: another process is making the same folder.
 var ErrBusy = errors.New("is being made by another process")
 
-// unfinished is a folder that is being made.
-type unfinished struct {
+// Folder is a folder that is being made.
+type Folder struct {
 	name string // it will have
 	path string // it has
 	lock io.Closer
 }
 
-// start makes an empty folder for what will be named name. What a run that was
+// Path is where the folder is until it has its name.
+func (u *Folder) Path() string { return u.path }
+
+// Start makes an empty folder for what will be named name. What a run that was
 // stopped left of it is removed.
-func start(name string) (*unfinished, error) {
-	u := &unfinished{name: name, path: name + Suffix}
+func Start(name string) (*Folder, error) {
+	u := &Folder{name: name, path: name + Suffix}
 	lock, err := vfs.OS.Lock(u.path+lockSuffix, nil)
 	if errors.Is(err, vfs.ErrLocked) {
 		return nil, fmt.Errorf("%s %w", name, ErrBusy)
@@ -52,39 +54,40 @@ func start(name string) (*unfinished, error) {
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return nil, errors.Join(err, u.unlock())
 	}
-	if err := u.clear(); err != nil {
+	if err := u.Clear(); err != nil {
 		return nil, errors.Join(err, u.unlock())
 	}
 	return u, nil
 }
 
-// clear empties the folder.
-func (u *unfinished) clear() error {
+// Clear empties the folder.
+func (u *Folder) Clear() error {
 	if err := os.RemoveAll(u.path); err != nil {
 		return fmt.Errorf("removing what is left of an earlier run: %w", err)
 	}
 	return os.Mkdir(u.path, 0o700)
 }
 
-// publish gives the folder its name.
-func (u *unfinished) publish() error {
-	if err := syncFolder(u.path); err != nil {
+// Publish gives the folder its name. What is in it must be synced.
+func (u *Folder) Publish() error {
+	if err := SyncFolder(u.path); err != nil {
 		return err
 	}
 	if err := os.Rename(u.path, u.name); err != nil {
 		return fmt.Errorf("naming %s: %w", u.name, err)
 	}
-	return errors.Join(syncFolder(filepath.Dir(u.name)), u.unlock())
+	return errors.Join(SyncFolder(filepath.Dir(u.name)), u.unlock())
 }
 
-// abandon removes the folder.
-func (u *unfinished) abandon() error { return errors.Join(os.RemoveAll(u.path), u.unlock()) }
+// Abandon removes the folder.
+func (u *Folder) Abandon() error { return errors.Join(os.RemoveAll(u.path), u.unlock()) }
 
-func (u *unfinished) unlock() error {
+func (u *Folder) unlock() error {
 	return errors.Join(os.Remove(u.path+lockSuffix), u.lock.Close())
 }
 
-func writeFile(path string, data []byte) error {
+// WriteFile makes a new file and syncs it.
+func WriteFile(path string, data []byte) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
@@ -93,7 +96,8 @@ func writeFile(path string, data []byte) error {
 	return errors.Join(err, f.Sync(), f.Close())
 }
 
-func syncFolder(path string) error {
+// SyncFolder makes the names in a folder safe, or a file's bytes.
+func SyncFolder(path string) error {
 	f, err := os.Open(path)
 	if err != nil {
 		return err
