@@ -315,9 +315,14 @@ func kinds(r *Report) string {
 }
 
 func TestSessionsAreRebuilt(t *testing.T) {
-	for _, v := range aewrgen.Versions() {
-		t.Run(fmt.Sprintf("v%d", v), func(t *testing.T) {
-			s := aewrgen.Make(aewrgen.Options{Seed: uint64(v), Version: v, Workers: 3, Requests: 15, ChunkBytes: 2000, Gap: v%2 == 0, Differ: v%3 == 0, Fence: v%5 == 0})
+	seeds := uint64(1)
+	if os.Getenv("WIRETAPE_TORTURE") == "1" {
+		seeds = 20
+	}
+	for n := range seeds * uint64(len(aewrgen.Versions())) {
+		v := aewrgen.Versions()[n%uint64(len(aewrgen.Versions()))]
+		t.Run(fmt.Sprintf("v%d-%d", v, n), func(t *testing.T) {
+			s := aewrgen.Make(aewrgen.Options{Seed: n, Version: v, Workers: 3, Requests: 15, ChunkBytes: 2000, Gap: v%2 == 0, Differ: v%3 == 0, Fence: v%5 == 0})
 			dir, ids := record(t, s, []int64{0, 3000}[v%2])
 			r := rebuild(t, ids, dir)
 			r.checkAll(t, s)
