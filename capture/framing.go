@@ -23,9 +23,10 @@ type framing struct {
 	lastWhole int64
 
 	// Since mark was called:
-	kinds   map[uint32]int64
-	found   []wire.Finding
-	omitted int64
+	kinds      map[uint32]int64
+	otherKinds int64
+	found      []wire.Finding
+	omitted    int64
 	// onUnit, if set, sees each whole unit.
 	onUnit func(wire.Unit)
 	// unframed says that bytes went by that no frame is known of.
@@ -152,7 +153,11 @@ func (fr *framing) scan(p []byte) int {
 func (fr *framing) count(u wire.Unit) {
 	fr.lastWhole = u.End()
 	if u.Type == wire.UnitFrame {
-		fr.kinds[u.Kind]++
+		if _, known := fr.kinds[u.Kind]; known || len(fr.kinds) < sidecar.MaxKinds {
+			fr.kinds[u.Kind]++
+		} else {
+			fr.otherKinds++
+		}
 	}
 	if fr.onUnit != nil {
 		fr.onUnit(u)
@@ -228,7 +233,7 @@ func (fr *framing) context(limit int) *wire.Context {
 // mark begins the account of a new file.
 func (fr *framing) mark() {
 	fr.kinds = map[uint32]int64{}
-	fr.found, fr.omitted = nil, 0
+	fr.found, fr.omitted, fr.otherKinds = nil, 0, 0
 	fr.unframed = !fr.detecting && !fr.framed()
 	fr.lastWhole = fr.offset
 }
@@ -259,7 +264,7 @@ func (fr *framing) describe(s *sidecar.Sidecar, connection, file string) {
 	if s.Framing == sidecar.FramingUnknown {
 		s.Boundary = s.End()
 	}
-	s.Frames = kindCounts(fr.protocol, fr.kinds)
+	s.Frames, s.OtherFrames = kindCounts(fr.protocol, fr.kinds), fr.otherKinds
 	for _, f := range fr.found {
 		f.Connection, f.File = connection, file
 		s.Findings = append(s.Findings, sidecar.FromWire(f))

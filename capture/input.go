@@ -423,6 +423,12 @@ func (in *inputs) file(p string, named bool) error {
 	if err != nil {
 		return fmt.Errorf("opening the input: %w", err)
 	}
+	if !st.Regular {
+		in.seen[clean] = true
+		in.set.Findings = append(in.set.Findings, wire.Finding{Kind: KindForeign, File: f.Name,
+			Message: f.Name + " has the name of a capture file and is none: neither a file nor a link to one; it is not read"})
+		return nil
+	}
 	f.size, f.modified = st.Size, st.ModTime
 	in.seen[clean] = true
 	g := in.of(n.Connection)

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"wiretape/capture"
@@ -688,5 +689,35 @@ func TestFileAt(t *testing.T) {
 	}
 	if f, at := run.FileAt(run.End()); f.Number != int64(r.count()) || at != f.Length {
 		t.Fatalf("the end is byte %d of %s", at, f.Name)
+	}
+}
+
+// TestNoFileAtAll: a name of a capture file that is a pipe or a folder does not
+// hold a reader up, nor a recorder.
+func TestNoFileAtAll(t *testing.T) {
+	dir := t.TempDir()
+	stream, _ := toy.Stream(4, 30, 200)
+	id := record(t, dir, stream, capture.Options{}, newClock())
+	if err := syscall.Mkfifo(filepath.Join(dir, "c00000009-00000009.00000001.cap"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(dir, "c00000009-00000009.00000002.cap"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mkfifo(filepath.Join(dir, "c00000009-00000009.00000003.cap.partial"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(dir, id+".00000001.json")); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mkfifo(filepath.Join(dir, id+".00000001.json"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	set := open(t, capture.InputOptions{}, dir)
+	if len(set.Connections) != 1 || set.Connections[0].ID != id || kinds(set.Findings) != strings.Repeat(capture.KindForeign+" ", 2)+capture.KindForeign {
+		t.Fatalf("%d connections, %v", len(set.Connections), set.Findings)
+	}
+	if rec, err := capture.Recover(dir, capture.Options{Registry: toy.Registry}); err != nil || len(rec) != 1 || !rec[0].Rebuilt {
+		t.Fatal(rec, err)
 	}
 }

@@ -53,7 +53,7 @@ func Recover(dir string, opt Options) ([]Recovered, error) {
 //     without it the files before tell the offset and the context;
 //  2. the bytes are read, all of them: frames, hash, trailing zeros;
 //  3. a sidecar and sums that fit them are kept, else they are written;
-//  4. the file gets its final name as in sealing.
+//  4. the file gets its final name as in sealing, and is read back.
 //
 // No byte of it is changed or cut. Each step leaves a state from which a second
 // recovery gets to the same end.
@@ -71,6 +71,13 @@ func recoverDir(dir string, opt Options, deep bool) ([]Recovered, error) {
 	for _, n := range names {
 		p := ParseName(n)
 		if p.Connection == "" {
+			continue
+		}
+		switch st, err := opt.FS.Stat(filepath.Join(dir, n)); {
+		case err != nil && !errors.Is(err, fs.ErrNotExist):
+			return nil, &FileError{"stat", filepath.Join(dir, n), 0, err}
+		case err != nil || !st.Regular:
+			// Foreign, whatever its name.
 			continue
 		}
 		st := stem(p.Connection, p.Number)
@@ -228,6 +235,9 @@ func (r *recovery) file(st string, sealed bool) (Recovered, error) {
 			return rec, err
 		}
 	}
+	if err := r.check(base, res.sum); err != nil {
+		return rec, err
+	}
 	reason := res.tail
 	if reason == "" {
 		reason = "whole"
@@ -235,6 +245,20 @@ func (r *recovery) file(st string, sealed bool) (Recovered, error) {
 	e := Entry{Event: EventRecover, Connection: n.Connection, File: rec.File, Offset: f.Start,
 		Bytes: f.Length, SHA256: res.sum, Reason: reason}
 	return rec, Append(r.opt.FS, r.dir, false, e.stamp(r.opt.Clock.Now()))
+}
+
+// check reads back what was made: the file by its final name, and a sidecar that
+// says so.
+func (r *recovery) check(base, sum string) error {
+	got, err := hashFile(r.opt.FS, base+extBytes)
+	if err != nil {
+		return &FileError{"read back", base + extBytes, 0, err}
+	}
+	s := r.side(filepath.Base(base), extSidecar)
+	if s == nil || s.Open || got != sum || s.SHA256 != sum {
+		return &FileError{"read back", base + extBytes, 0, errors.New("what recovery wrote is not what it read")}
+	}
+	return nil
 }
 
 func syncPath(fsys vfs.FS, name string) error {

@@ -29,6 +29,8 @@ const (
 	DefaultContextLimit = 4 << 20
 	// MaxFindings is how many findings a sidecar lists; it counts the rest.
 	MaxFindings = 1000
+	// MaxKinds is how many kinds of frames a sidecar counts by themselves.
+	MaxKinds = 256
 	// maxStream is the largest stream offset: what JSON numbers hold exactly.
 	maxStream = 1<<53 - 1
 )
@@ -102,7 +104,7 @@ func At(wall, mono int64) *Instant {
 	return &Instant{Wall: wall, Mono: mono, Time: time.Unix(0, wall).UTC().Format(time.RFC3339Nano)}
 }
 
-// KindCount is how many frames of a kind begin in a file.
+// KindCount is how many frames of a kind lie whole in a file.
 type KindCount struct {
 	Kind  uint32 `json:"kind"`
 	Name  string `json:"name,omitempty"`
@@ -139,8 +141,10 @@ type Sidecar struct {
 	SHA256 string `json:"sha256"`
 	// PreviousSHA256 is that of the file before, "" for the first.
 	PreviousSHA256 string `json:"previous_sha256"`
-	// Frames that begin in the file, by kind.
-	Frames []KindCount `json:"frames"`
+	// Frames that lie whole in the file, by kind, and how many more there are of
+	// kinds beyond the first MaxKinds.
+	Frames      []KindCount `json:"frames"`
+	OtherFrames int64       `json:"frames_of_other_kinds,omitempty"`
 	// FirstArrival and LastArrival are null when not known or there was none.
 	FirstArrival *Instant `json:"first_arrival"`
 	LastArrival  *Instant `json:"last_arrival"`

@@ -23,7 +23,8 @@ func (osFS) Create(name string) (File, error) {
 	return osOpen(name, os.O_RDWR|os.O_CREATE|os.O_EXCL)
 }
 
-func (osFS) Open(name string) (File, error) { return osOpen(name, os.O_RDONLY) }
+// Open does not wait for the other end of a named pipe.
+func (osFS) Open(name string) (File, error) { return osOpen(name, os.O_RDONLY|openNonblock) }
 
 func (osFS) OpenAppend(name string) (File, error) {
 	return osOpen(name, os.O_RDWR|os.O_CREATE|os.O_APPEND)

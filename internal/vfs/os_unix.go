@@ -11,6 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+const openNonblock = unix.O_NONBLOCK
+
 func lockFile(f *os.File) error {
 	err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) {
