@@ -13,6 +13,67 @@ import (
 	"wiretape/wire/dendro"
 )
 
+// recordDendro writes a stream into dir as one connection, in small files.
+func recordDendro(t *testing.T, dir string, stream []byte, clock *fakeClock) {
+	t.Helper()
+	d, err := capture.Create(dir, capture.Options{RotateBytes: 1500, Clock: clock})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := d.Connect(capture.ConnInfo{Endpoint: "tcp://test", Protocol: "auto"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for len(stream) > 0 {
+		n := min(300, len(stream))
+		if _, err := w.Write(stream[:n], clock.pass(1e6)); err != nil {
+			t.Fatal(err)
+		}
+		stream = stream[n:]
+	}
+	if _, err := w.Close(sidecar.Verdict{Kind: sidecar.TransportClean}, sidecar.ClosedEnd); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestUnitsFromInsideAFrame: where the framing was lost files are cut by bytes.
+// One of them alone is searched for the next frame, and not taken by its first
+// bytes.
+func TestUnitsFromInsideAFrame(t *testing.T) {
+	dir := t.TempDir()
+	hello := dendro.AppendHandshake(nil, &dendro.Handshake{Labels: dendro.NewMap(map[string]string{"host": "web-1"})})
+	stream := append(dendro.AppendPreamble(nil), hello...)
+	stream = append(stream, 0xff, 0xff, 0xff, 0xff)
+	for range 1000 {
+		// As lengths these are under the limit.
+		stream = append(stream, 7, 7, 7, 3)
+	}
+	at := int64(len(stream))
+	stream = append(stream, hello...)
+	recordDendro(t, dir, stream, newClock())
+	files := capFiles(t, dir)
+	if len(files) < 3 {
+		t.Fatalf("%d files", len(files))
+	}
+	set, err := capture.OpenInputs(files[len(files)-1:], capture.InputOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := set.Connections[0]
+	if s := c.Files[0].Sidecar; s == nil || s.StartsAtBoundary || c.Files[0].Start >= at {
+		t.Fatalf("the last file starts at a frame: %+v", c.Files[0])
+	}
+	r := c.Units()
+	defer r.Close()
+	u, found, err := r.Next()
+	if err != nil || u.Offset != at || u.Kind != dendro.KindHandshake || kinds(found) != wire.KindLost || found[0].Length != at-c.Files[0].Start {
+		t.Errorf("%v, a unit of kind %d at %d, want %d; %+v", err, u.Kind, u.Offset, at, found)
+	}
+}
+
 // TestUnitsGoOnBehindDamage: one bad length costs the rest of its own file, as
 // the next one begins at a frame and its sidecar knows the sources.
 func TestUnitsGoOnBehindDamage(t *testing.T) {
@@ -25,24 +86,8 @@ func TestUnitsGoOnBehindDamage(t *testing.T) {
 		stream = dendro.AppendRows(stream, &r)
 	}
 	clock := newClock()
-	d, err := capture.Create(dir, capture.Options{RotateBytes: 1500, Clock: clock})
-	if err != nil {
-		t.Fatal(err)
-	}
-	w, err := d.Connect(capture.ConnInfo{Endpoint: "tcp://test", Protocol: "auto"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := w.Write(stream, clock.pass(1e6)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := w.Close(sidecar.Verdict{Kind: sidecar.TransportClean}, sidecar.ClosedEnd); err != nil {
-		t.Fatal(err)
-	}
-	if err := d.Close(); err != nil {
-		t.Fatal(err)
-	}
-	read := func() (units []wire.Unit, found []wire.Finding, restarts int, end wire.Ending) {
+	recordDendro(t, dir, stream, clock)
+	read := func(dir string) (units []wire.Unit, found []wire.Finding, restarts int, end wire.Ending) {
 		set, err := capture.OpenInputs([]string{dir}, capture.InputOptions{})
 		if err != nil {
 			t.Fatal(err)
@@ -69,7 +114,7 @@ func TestUnitsGoOnBehindDamage(t *testing.T) {
 			units = append(units, u)
 		}
 	}
-	all, found, restarts, end := read()
+	all, found, restarts, end := read(dir)
 	if len(all) != frames+2 || len(found) > 0 || restarts != 1 || end != wire.EndingClean {
 		t.Fatalf("undamaged: %d units, %v, %d restarts, %s", len(all), found, restarts, end)
 	}
@@ -96,7 +141,7 @@ func TestUnitsGoOnBehindDamage(t *testing.T) {
 		t.Fatal(err)
 	}
 	at := f.Start + int64(second)
-	got, found, restarts, end := read()
+	got, found, restarts, end := read(dir)
 	if restarts != 2 || end != wire.EndingClean || len(got) >= len(all) {
 		t.Fatalf("damaged: %d units, %d restarts, %s", len(got), restarts, end)
 	}

@@ -68,6 +68,7 @@ func NewDecoder(cfg wire.Config) (*Decoder, error) {
 		}
 	}
 	d.shape = d.set.Taken().Shape()
+	d.doubt, d.search = cfg.Unaligned, cfg.Unaligned
 	return d, nil
 }
 
