@@ -328,6 +328,9 @@ func wideTable(d *db.DB, opt ExportOptions, slots int) *table {
 			LEFT JOIN result_row_offsets o ON v.slot = 0 AND o.frame = v.frame AND o.row = v.row`+where+" ORDER BY v.rowid",
 			func(v []driver.Value) error {
 				slot, _ := v[4].(int64)
+				if slot < 0 || slot >= int64(slots) {
+					return fmt.Errorf("a value of slot %d in a result of %d slots: %w", slot, slots, ErrNotCatalogue)
+				}
 				if slot == 0 {
 					copy(cells, v[:4])
 				}

@@ -2,6 +2,7 @@ package shadow
 
 import (
 	"encoding/csv"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -15,6 +16,7 @@ import (
 	"github.com/parquet-go/parquet-go"
 
 	"wiretape/internal/aewrgen"
+	"wiretape/replay/internal/db"
 )
 
 // csvLines are the lines of an exported CSV file, names first.
@@ -189,6 +191,38 @@ func TestExportOfOneRequestAndFloats(t *testing.T) {
 	for _, format := range []Format{CSV, Parquet} {
 		if _, err := Export(r.dir, filepath.Join(t.TempDir(), "all"), ExportOptions{Format: format, Floats: []int{0, 1}}); err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+// TestExportOfALyingCatalogue has a catalogue that somebody else wrote.
+func TestExportOfALyingCatalogue(t *testing.T) {
+	s := aewrgen.Make(aewrgen.Options{Seed: 31, Version: 24, Workers: 1, Requests: 25, ChunkBytes: 100, Chunks: 2})
+	dir, ids := record(t, s, 0)
+	for n, lie := range []string{
+		"UPDATE result_values SET slot = 4000000000",
+		"UPDATE result_values SET slot = -1",
+		"UPDATE result_chunks SET slot_count = -7",
+		"UPDATE result_chunks SET slot_count = 1 << 62",
+		"UPDATE frames SET connection = 99",
+		"UPDATE meta SET value = '2' WHERE key = 'version'",
+		"DROP TABLE result_keys",
+	} {
+		r := rebuild(t, ids, dir)
+		d, err := db.Open(filepath.Join(r.dir, catalogueName), db.Create)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(d.Run("PRAGMA foreign_keys=OFF", lie), d.Close()); err != nil {
+			t.Fatal(err)
+		}
+		out := filepath.Join(t.TempDir(), "out")
+		_, err = Export(r.dir, out, ExportOptions{Format: Parquet})
+		if refused := n != 3 && n != 4; (err != nil) != refused {
+			t.Errorf("%s: %v", lie, err)
+		}
+		if _, e := os.Stat(out); (e == nil) != (err == nil) {
+			t.Errorf("%s: %v, %v", lie, err, e)
 		}
 	}
 }
