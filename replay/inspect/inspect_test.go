@@ -210,6 +210,55 @@ func TestHexAndParts(t *testing.T) {
 	}
 }
 
+// TestManyRows: a frame with very many rows is written as it is read, also
+// with its parts.
+func TestManyRows(t *testing.T) {
+	const n = 60_000
+	rows := make([]dendro.Row, n)
+	for i := range rows {
+		rows[i] = dendro.Row{Stream: []byte("cpu"), TS: int64(i), Row: []byte{byte(i)}}
+	}
+	r := dendro.NewRows(0, 1, dendro.State{}, rows)
+	s := dendro.AppendHandshake(dendro.AppendPreamble(nil), &dendro.Handshake{})
+	s = dendro.AppendRows(s, &r)
+	name := filepath.Join(t.TempDir(), "many.stream")
+	if err := os.WriteFile(name, s, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, ref := range []*inspect.Ref{nil, {Number: 2}} {
+		set, err := capture.OpenInputs([]string{name}, capture.InputOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := &writes{}
+		if _, err := inspect.Write(w, set, inspect.Options{JSON: true, Frame: ref}); err != nil {
+			t.Fatal(err)
+		}
+		if w.largest > 1<<20 || w.total < n*100 {
+			t.Errorf("%d bytes in writes of up to %d", w.total, w.largest)
+		}
+	}
+	out, _ := show(t, inspect.Options{JSON: true, Frame: &inspect.Ref{Number: 2}}, name)
+	frames, _ := decode(t, out)
+	if got := len(frames[0].Fields["rows"].([]any)); got != n {
+		t.Errorf("%d rows", got)
+	}
+	for _, p := range frames[0].Parts {
+		if p.Name == "rows" && (len(p.Parts) != n || p.Parts[n-1].Parts[1].Value != number(n-1)) {
+			t.Errorf("%d parts", len(p.Parts))
+		}
+	}
+}
+
+// writes tells how large the pieces are in which output comes.
+type writes struct{ total, largest int }
+
+func (w *writes) Write(p []byte) (int, error) {
+	w.total += len(p)
+	w.largest = max(w.largest, len(p))
+	return len(p), nil
+}
+
 // TestHostileText: nothing from the wire reaches a terminal as it is.
 func TestHostileText(t *testing.T) {
 	evil := "\x1b[2J\u202e\x07\r\nname%s<script>"

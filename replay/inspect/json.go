@@ -11,9 +11,10 @@ import (
 // jsonLines writes one JSON object to a line: frames and findings, in their
 // order. See docs/inspect-json.md.
 type jsonLines struct {
-	w   *bufio.Writer
-	buf []byte
-	hex bool
+	w    *bufio.Writer
+	buf  []byte
+	kids []wire.Field
+	hex  bool
 }
 
 func (j *jsonLines) begin(*capture.Connection) error { return nil }
@@ -28,7 +29,8 @@ func (j *jsonLines) frame(f *frame) error {
 	return j.shut(f)
 }
 
-// open begins a frame's line, up to its fields.
+// open writes a frame's line up to and with its fields. A frame may have
+// millions of rows: they are written as they are made.
 func (j *jsonLines) open(f *frame) {
 	b := append(j.buf[:0], `{"connection":`...)
 	b = wire.AppendJSONString(b, f.conn.ID)
@@ -42,46 +44,84 @@ func (j *jsonLines) open(f *frame) {
 	b = strconv.AppendUint(b, uint64(f.unit.Kind), 10)
 	b = append(b, `,"name":`...)
 	b = wire.AppendJSONString(b, f.name)
+	b = append(b, `,"fields":{`...)
 	fields, _ := f.dec.Fields(f.unit)
-	b = append(b, `,"fields":`...)
-	j.buf = wire.AppendJSON(b, fields, hash)
+	for i := range fields {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = wire.AppendJSONString(b, fields[i].Name)
+		b = append(b, ':')
+		if fields[i].Type != wire.TypeList {
+			b = wire.AppendJSONValue(b, &fields[i], hash)
+			continue
+		}
+		j.list(b, &fields[i], func(b []byte, kid *wire.Field) []byte { return wire.AppendJSONValue(b, kid, hash) })
+		b = j.buf[:0]
+	}
+	j.write(append(b, '}'))
+}
+
+// write hands b to the output and keeps its room.
+func (j *jsonLines) write(b []byte) {
+	j.w.Write(b) // the first error sticks and is given by Flush
+	j.buf = b[:0]
+}
+
+// list writes what is in b and then f's children as a JSON list.
+func (j *jsonLines) list(b []byte, f *wire.Field, each func(b []byte, kid *wire.Field) []byte) {
+	b = append(b, '[')
+	for from := 0; from < f.Count; from += batch {
+		j.kids = f.Children(j.kids[:0], from, batch)
+		for i := range j.kids {
+			if from+i > 0 {
+				b = append(b, ',')
+			}
+			b = each(b, &j.kids[i])
+		}
+		j.write(b)
+		b = j.buf
+	}
+	j.write(append(b, ']'))
 }
 
 func (j *jsonLines) shut(f *frame) error {
-	b := j.buf
+	b := j.buf[:0]
 	if j.hex {
 		b = append(b, `,"hex":"`...)
 		b = wire.AppendHex(b, f.unit.Bytes)
 		b = append(b, '"')
 	}
-	j.buf = append(b, "}\n"...)
-	_, err := j.w.Write(j.buf)
+	b = append(b, "}\n"...)
+	j.buf = b[:0]
+	_, err := j.w.Write(b)
 	return err
 }
 
 // detail adds the parts with their places.
 func (j *jsonLines) detail(f *frame) error {
 	j.open(f)
-	b := append(j.buf, `,"frame":`...)
+	b := append(j.buf[:0], `,"frame":`...)
 	b = strconv.AppendInt(b, f.number, 10)
-	b = append(b, `,"parts":`...)
-	j.buf = appendParts(b, parts(f))
-	return j.shut(f)
-}
-
-// appendParts appends fields as a list of objects with place and value.
-func appendParts(b []byte, fields []wire.Field) []byte {
-	b = append(b, '[')
-	for i := range fields {
+	b = append(b, `,"parts":[`...)
+	all := parts(f)
+	for i := range all {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = appendPart(b, &fields[i])
+		if all[i].Type != wire.TypeList {
+			b = appendPart(b, &all[i])
+			continue
+		}
+		j.list(append(appendPlace(b, &all[i]), `,"parts":`...), &all[i], appendPart)
+		b = append(j.buf[:0], '}')
 	}
-	return append(b, ']')
+	j.write(append(b, ']'))
+	return j.shut(f)
 }
 
-func appendPart(b []byte, f *wire.Field) []byte {
+// appendPlace begins a part's object.
+func appendPlace(b []byte, f *wire.Field) []byte {
 	b = append(b, `{"name":`...)
 	b = wire.AppendJSONString(b, f.Name)
 	b = append(b, `,"offset":`...)
@@ -92,6 +132,11 @@ func appendPart(b []byte, f *wire.Field) []byte {
 		b = append(b, `,"note":`...)
 		b = wire.AppendJSONString(b, f.Note)
 	}
+	return b
+}
+
+func appendPart(b []byte, f *wire.Field) []byte {
+	b = appendPlace(b, f)
 	switch f.Type {
 	case wire.TypeList, wire.TypeMap, wire.TypeRecord:
 		b = append(b, `,"parts":[`...)
