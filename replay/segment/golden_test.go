@@ -171,3 +171,46 @@ func TestValuesAsPyarrow(t *testing.T) {
 		t.Errorf("%d files and %d values were compared, which is too few", len(golden), values)
 	}
 }
+
+// TestCorpusCovers: the compared files hold every codec but LZO, every encoding
+// that writers still use, both page versions and every physical type.
+func TestCorpusCovers(t *testing.T) {
+	var golden map[string]goldenFile
+	readJSON(t, "golden.json", &golden)
+	codecs, encodings, pages, types := map[int64]int{}, map[int64]int{}, map[int64]int{}, map[int64]int{}
+	for name := range golden {
+		a, err := takeApart(readFile(t, name))
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		for _, c := range a.chunks {
+			codecs[c.meta.at(4).num]++
+			types[c.meta.at(1).num]++
+			for _, p := range c.pages {
+				pages[p.header.at(1).num]++
+				if h := p.header.at(5); h != nil {
+					encodings[h.at(2).num]++
+				}
+				if h := p.header.at(8); h != nil {
+					encodings[h.at(4).num]++
+				}
+			}
+		}
+	}
+	for what, have := range map[string]struct {
+		got  map[int64]int
+		want []int64
+	}{
+		"codec":    {codecs, []int64{0, 1, 2, 4, 5, 6, 7}},
+		"encoding": {encodings, []int64{0, 2, 3, 5, 6, 7, 8, 9}},
+		"page":     {pages, []int64{0, 2, 3}},
+		"type":     {types, []int64{0, 1, 2, 3, 4, 5, 6, 7}},
+	} {
+		for _, n := range have.want {
+			if have.got[n] == 0 {
+				t.Errorf("no %s %d in the corpus", what, n)
+			}
+		}
+		t.Logf("%s: %v", what, have.got)
+	}
+}

@@ -4,7 +4,8 @@
   python3 make.py made     writes made/*.parquet with pyarrow: every codec that it
                            writes, each encoding, both page versions, with and
                            without dictionaries, nested, optional and empty
-  python3 make.py others   adds files of DuckDB 2.0, Polars 2.1 and fastparquet 2026.9
+  python3 make.py others   adds files of DuckDB 2.0, Polars 2.1 and
+                           fastparquet 2026.9; parquet-rs.rs wrote parquet-rs-*
   python3 make.py golden   reads real/ and made/ with pyarrow and writes
                            golden.json: of each column two numbers and a hash
 
