@@ -110,3 +110,28 @@ func BenchmarkRotate(b *testing.B) {
 		b.Fatal(err)
 	}
 }
+
+// BenchmarkOpenInputs looks at a directory of 2,000 files, for the first time
+// and again.
+func BenchmarkOpenInputs(b *testing.B) {
+	r := recordMem(b, 1, 2000, 1)
+	opt := inputs(r.mem())
+	look := func(b *testing.B, opt capture.InputOptions) {
+		set, err := capture.OpenInputs([]string{"/a"}, opt)
+		if err != nil || len(set.Connections[0].Files) < 2000 || len(set.Connections[0].Findings) > 0 {
+			b.Fatal(err)
+		}
+	}
+	b.Run("first", func(b *testing.B) {
+		for b.Loop() {
+			look(b, opt)
+		}
+	})
+	b.Run("again", func(b *testing.B) {
+		opt.Cache = &capture.Cache{}
+		look(b, opt)
+		for b.Loop() {
+			look(b, opt)
+		}
+	})
+}

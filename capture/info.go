@@ -54,6 +54,8 @@ type ConnectionInfo struct {
 	ClockSteps []ClockStep    `json:"clock_steps"`
 	FileList   []FileInfo     `json:"file_list"`
 	Findings   []wire.Finding `json:"-"`
+	// FindingsOmitted is how many more there were than a report lists.
+	FindingsOmitted int64 `json:"findings_omitted"`
 	// Refused says why nothing of it can be read, "" otherwise.
 	Refused string `json:"refused"`
 }
@@ -172,7 +174,7 @@ func (c *Connection) describe(opt InfoOptions) (*ConnectionInfo, error) {
 			for _, x := range f.findings() {
 				w := safeFinding(x.Wire())
 				w.Connection, w.File = c.ID, f.Name
-				ci.Findings = append(ci.Findings, w)
+				ci.found(w)
 			}
 		}
 	}
@@ -189,6 +191,16 @@ func (c *Connection) describe(opt InfoOptions) (*ConnectionInfo, error) {
 	}
 	ci.Kinds = kindCounts(c.opt.Registry.Named(c.Protocol), kinds)
 	return ci, nil
+}
+
+func (ci *ConnectionInfo) found(fs ...wire.Finding) {
+	for _, f := range fs {
+		if len(ci.Findings) == maxReported {
+			ci.FindingsOmitted++
+			continue
+		}
+		ci.Findings = append(ci.Findings, f)
+	}
 }
 
 func (ci *ConnectionInfo) add(f *File, first bool) {
@@ -282,7 +294,7 @@ func (c *Connection) readFrames(ci *ConnectionInfo, kinds map[uint32]int64, opt 
 	defer units.Close()
 	for {
 		u, found, err := units.Next()
-		ci.Findings = append(ci.Findings, found...)
+		ci.found(found...)
 		if err == io.EOF {
 			break
 		}

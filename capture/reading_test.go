@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -720,4 +721,90 @@ func TestNoFileAtAll(t *testing.T) {
 	if rec, err := capture.Recover(dir, capture.Options{Registry: toy.Registry}); err != nil || len(rec) != 1 || !rec[0].Rebuilt {
 		t.Fatal(rec, err)
 	}
+}
+
+// TestLessonDeclaredSizes: sizes that side files and compressed files declare
+// are believed by nobody. It closes "a declared size trusted".
+func TestLessonDeclaredSizes(t *testing.T) {
+	r := recordMem(t, 1, 60, 2000)
+	huge := func(k int) []byte {
+		s := parse(t, r.files[r.name(k, ".json")])
+		s.Length = 1<<52 - s.Start
+		s.Boundary = s.Start
+		return text(t, s)
+	}
+	var bomb bytes.Buffer
+	if err := capture.CompressTo(&bomb, io.LimitReader(zeroReader{}, 256<<20)); err != nil {
+		t.Fatal(err)
+	}
+	// A zstd frame that declares 2^62 bytes and a window of as many.
+	frame := append([]byte{0x28, 0xb5, 0x2f, 0xfd, 0xc0, 0xa8}, 0, 0, 0, 0, 0, 0, 0, 0x40, 1, 0, 0)
+	cases := map[string]func(m *vfs.Mem){
+		"a sidecar's length": func(m *vfs.Mem) { m.SetFile(r.name(2, ".json"), huge(2)) },
+		"a sidecar's length, compressed": func(m *vfs.Mem) {
+			var z bytes.Buffer
+			if err := capture.CompressTo(&z, bytes.NewReader(r.files[r.name(2, ".cap")])); err != nil {
+				t.Fatal(err)
+			}
+			m.Remove(r.name(2, ".cap"))
+			m.SetFile(r.name(2, ".cap.zst"), z.Bytes())
+			m.SetFile(r.name(2, ".json"), huge(2))
+		},
+		"a compressed file's zeros": func(m *vfs.Mem) {
+			m.Remove(r.name(2, ".cap"))
+			m.SetFile(r.name(2, ".cap.zst"), bomb.Bytes())
+		},
+		"a compressed file's window": func(m *vfs.Mem) {
+			m.Remove(r.name(2, ".cap"))
+			m.SetFile(r.name(2, ".cap.zst"), frame)
+		},
+		"a frame's length": func(m *vfs.Mem) {
+			m.SetFile(r.name(2, ".cap"), append([]byte{0xff, 0xff, 0x0f, 0}, make([]byte, 10)...))
+		},
+		"an index record": func(m *vfs.Mem) {
+			m.SetFile(r.name(2, ".idx"), append(sidecar.AppendIndexHeader(nil, parse(t, r.files[r.name(2, ".json")]).Start, 0, 0),
+				0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x0f, 0, 0, 0, 0, 0, 0))
+		},
+	}
+	for name, damage := range cases {
+		t.Run(name, func(t *testing.T) {
+			m := r.mem()
+			damage(m)
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			set, err := capture.OpenInputs([]string{"/a"}, inputs(m))
+			if err != nil {
+				t.Fatal(err)
+			}
+			units := set.Connections[0].Units()
+			n := 0
+			for ; ; n++ {
+				if _, _, err := units.Next(); err == io.EOF {
+					break
+				} else if err != nil {
+					t.Fatal(err)
+				}
+			}
+			units.Close()
+			rep, err := capture.Verify([]string{"/a"}, capture.VerifyOptions{Input: inputs(m)})
+			if err != nil || len(rep.Findings) == 0 {
+				t.Fatal(rep, err)
+			}
+			runtime.ReadMemStats(&after)
+			// Most of it is garbage: buffers of readers, one after the other.
+			if got := after.TotalAlloc - before.TotalAlloc; got > 256<<20 {
+				t.Errorf("%d MiB were allocated", got>>20)
+			}
+			if n < 30 {
+				t.Errorf("only %d units were read of what is sound", n)
+			}
+		})
+	}
+}
+
+type zeroReader struct{}
+
+func (zeroReader) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
 }

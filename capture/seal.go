@@ -44,7 +44,8 @@ func (w *Writer) seal(why, detail string, v *sidecar.Verdict) error {
 		return w.broken
 	}
 	if err := c.idx.Sync(); err != nil {
-		return &FileError{"sync", base + extIndex, c.start, err}
+		w.broken = &FileError{"sync", base + extIndex, c.start, err}
+		return w.broken
 	}
 
 	s := w.sidecarOf(c, w.number)
@@ -68,12 +69,14 @@ func (w *Writer) seal(why, detail string, v *sidecar.Verdict) error {
 			Offset: c.start, Message: "the arrival index could not be written to its end", Cost: "arrival times"}))
 	}
 	sums := []sum{{extBytes, s.SHA256}, {extIndex, sumOf(c.idxSum)}}
-	if err := writeSides(fsys, base, s, sums); err != nil {
-		return err
+	err := writeSides(fsys, base, s, sums)
+	if err == nil {
+		err = finishName(fsys, base, s.Start)
 	}
-	if err := finishName(fsys, base, s.Start); err != nil {
+	if err != nil {
+		// A side file is written anew by the next try, a folder is the same.
 		var fe *FileError
-		if errors.As(err, &fe) && fe.Op == "sync" {
+		if errors.As(err, &fe) && fe.Op == "sync" && fe.File == filepath.Dir(base) {
 			w.broken = err
 		}
 		return err
@@ -83,8 +86,7 @@ func (w *Writer) seal(why, detail string, v *sidecar.Verdict) error {
 	w.sealed = append(w.sealed, Sealed{Path: base + extBytes, Connection: w.id, Number: w.number,
 		Start: s.Start, Length: s.Length, SHA256: s.SHA256, Reason: why,
 		Findings: int64(len(s.Findings)) + s.FindingsOmitted})
-	err := w.abandon()
-	return errors.Join(err, w.dir.Journal(Entry{Event: EventSeal, Connection: w.id, File: name, Offset: s.Start,
+	return errors.Join(w.abandon(), w.dir.Journal(Entry{Event: EventSeal, Connection: w.id, File: name, Offset: s.Start,
 		Bytes: s.Length, SHA256: s.SHA256, Reason: why, Detail: detail}))
 }
 

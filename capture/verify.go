@@ -24,6 +24,8 @@ type VerifyReport struct {
 	Proven   int64          `json:"proven_bytes"`
 	Frames   int64          `json:"frames"`
 	Findings []wire.Finding `json:"-"`
+	// Omitted is how many more there were than a report lists.
+	Omitted int64 `json:"findings_omitted"`
 	// Unproven is what can't be told from these inputs, and why.
 	Unproven []Unproven `json:"unproven"`
 }
@@ -44,6 +46,10 @@ type VerifyOptions struct {
 	// Progress, if set, is told how many bytes were read.
 	Progress func(n int64)
 }
+
+// maxReported is how many findings a report lists: a hostile stream has one for
+// every frame.
+const maxReported = 100_000
 
 // errFirst stops verifying at the first finding.
 var errFirst = errors.New("stopped at the first finding")
@@ -83,6 +89,10 @@ type verifier struct {
 
 func (v *verifier) report(fs ...wire.Finding) error {
 	for _, f := range fs {
+		if len(v.rep.Findings) == maxReported {
+			v.rep.Omitted++
+			continue
+		}
 		v.rep.Findings = append(v.rep.Findings, f)
 		if v.opt.First {
 			return errFirst
@@ -92,6 +102,9 @@ func (v *verifier) report(fs ...wire.Finding) error {
 }
 
 func (v *verifier) unproven(c *Connection, file, what string) {
+	if len(v.rep.Unproven) == maxReported {
+		return
+	}
 	v.rep.Unproven = append(v.rep.Unproven, Unproven{c.ID, file, what})
 }
 

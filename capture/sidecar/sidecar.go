@@ -268,8 +268,24 @@ func (s *Sidecar) check() error {
 func (s *Sidecar) End() int64 { return s.Start + s.Length }
 
 // Append appends the sidecar as indented JSON with a newline at its end. Text
-// is escaped so that it is harmless in a terminal and in HTML.
+// is escaped so that it is harmless in a terminal and in HTML. A sidecar that
+// would be larger than MaxSize goes without its context and findings, and says
+// so.
 func (s *Sidecar) Append(dst []byte) ([]byte, error) {
+	out, err := s.append(dst)
+	if err != nil || len(out)-len(dst) <= MaxSize {
+		return out, err
+	}
+	if s.Context != nil {
+		s.Context = &Context{Protocol: s.Context.Protocol, Version: s.Context.Version, Entries: []contextEntry{},
+			Omitted: []string{"everything: the sidecar would have been larger than its limit"}}
+	}
+	s.FindingsOmitted += int64(len(s.Findings))
+	s.Findings = nil
+	return s.append(dst)
+}
+
+func (s *Sidecar) append(dst []byte) ([]byte, error) {
 	if s.Frames == nil {
 		s.Frames = []KindCount{}
 	}

@@ -224,3 +224,17 @@ func TestGoldenSidecar(t *testing.T) {
 		t.Fatalf("version 1 is now written as\n%s", want)
 	}
 }
+
+// TestTooLarge: what is written can always be read.
+func TestTooLarge(t *testing.T) {
+	s := sample()
+	s.Context.Omitted = []string{strings.Repeat("\x01", 4<<20)}
+	b, err := s.Append(nil)
+	if err != nil || len(b) > MaxSize {
+		t.Fatal(len(b), err)
+	}
+	got, err := Parse(b)
+	if err != nil || len(got.Context.Omitted) != 1 || got.FindingsOmitted != 1 || len(got.Findings) != 0 {
+		t.Fatalf("%+v, %v", got, err)
+	}
+}

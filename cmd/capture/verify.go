@@ -128,7 +128,7 @@ func setupVerify(fs *pflag.FlagSet) func(*cli.Run) error {
 func printVerify(w io.Writer, rep *capture.VerifyReport, limit int) error {
 	verdict := "clean"
 	if n := len(rep.Findings); n > 0 {
-		verdict = fmt.Sprintf("%d findings", n)
+		verdict = fmt.Sprintf("%d findings", int64(n)+rep.Omitted)
 	}
 	fmt.Fprintf(w, "%s: %d connections, %d files, %s, %d frames; %s proved by SHA-256\n", verdict,
 		rep.Connections, rep.Files, humanize.IBytes(uint64(rep.Bytes)), rep.Frames, humanize.IBytes(uint64(rep.Proven)))
