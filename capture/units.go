@@ -24,6 +24,12 @@ type UnitReader struct {
 	ending  wire.Ending
 	restart bool
 	hashed  map[string]bool // files whose hash was found to differ
+	// the place in the first run and its decoder, where reading goes on
+	at    int64
+	again wire.Decoder
+	// Growing says that the connection may still be recorded: at the end of
+	// what is here Next gives wire.ErrMore.
+	Growing bool
 	// Progress, if set, is told how many bytes were read.
 	Progress func(n int64)
 	// Open, if set, starts the decoder of a run instead of the connection: for
@@ -33,6 +39,12 @@ type UnitReader struct {
 
 // Units starts at the connection's first byte that is here.
 func (c *Connection) Units() *UnitReader { return &UnitReader{conn: c, left: c.runs} }
+
+// UnitsFrom goes on in a run at an offset, a unit's first byte, with the decoder
+// that has observed what came before, and ends with the run.
+func (c *Connection) UnitsFrom(run *Run, offset int64, dec wire.Decoder) *UnitReader {
+	return &UnitReader{conn: c, left: []*Run{run}, at: offset, again: dec}
+}
 
 // Run is the stretch that the last unit came from.
 func (r *UnitReader) Run() *Run { return r.run }
@@ -91,8 +103,18 @@ var errElsewhere = errors.New("the framing was lost; reading goes on with a late
 
 func (r *UnitReader) open(run *Run) {
 	r.run, r.restart, r.ending = run, true, ""
-	src, opt := run.Open()
+	src, opt := run.OpenAt(max(run.Start, r.at))
 	r.src, r.read = src, nil
+	if r.Growing && len(r.left) <= 1 {
+		// Zeros at the end may be the next frame's own.
+		opt.Live, opt.ZerosFrom = true, 0
+	}
+	if r.again != nil {
+		r.restart, r.dec = false, r.again
+		r.read = wire.NewReader(src, r.dec, opt)
+		r.at, r.again = 0, nil
+		return
+	}
 	start := r.conn.Decoder
 	if r.Open != nil {
 		start = r.Open

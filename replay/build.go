@@ -9,6 +9,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"sync"
@@ -35,9 +36,12 @@ type builder struct {
 	report  *Report
 	sources *registry
 	conns   []*connection
-	stage   *archive.Stage
-	aside   *quarantine
-	mu      sync.Mutex // report and aside: the writer and the reader share them
+	// open: connections that are still being recorded are no cut ones.
+	open     bool
+	stage    *archive.Stage
+	contents contents
+	aside    *quarantine
+	mu       sync.Mutex // report and aside: the writer and the reader share them
 
 	// reading
 	pass    int
@@ -51,6 +55,13 @@ type builder struct {
 	names  map[string]string
 	read   int64
 	total  int64
+}
+
+// contents is what an archive tells of what it holds.
+type contents interface {
+	Streams(source int64) ([]archive.StreamSummary, error)
+	Covered(source int64, stream string, from, to int64) (bool, error)
+	EachSpan(source int64, stream string, width int64, fn func(first, last int64, live bool)) error
 }
 
 // batch is a piece of work for the writer, in the order of its connection.
@@ -123,7 +134,7 @@ func (b *builder) build() (err error) {
 		o := b.segmentOptions()
 		o.Depth = max(o.Depth, segment.DepthRows)
 		for _, c := range b.conns {
-			if err := walk(c, b.sources, surveyor{o}, b.progress); err != nil {
+			if err := walk(c, b.sources, surveyor{o}, b.open, b.progress); err != nil {
 				return err
 			}
 		}
@@ -134,11 +145,15 @@ func (b *builder) build() (err error) {
 		s.left = !b.opt.Select.source(s)
 	}
 	b.report.Selection = b.opt.Select.statements()
-	b.aside = newQuarantine(b)
+	b.aside = newQuarantine(b.opt.Archive, archive.Suffix)
+	b.aside.uuid = func(id int64) string { return b.sources.list[id-1].uuid }
+	b.aside.connection = func(n int) *connection { return b.conns[n] }
+	b.aside.found = b.locked
 	b.stage, err = archive.NewStage(b.opt.Archive, archive.Options{Schema: b.opt.Schema, Segment: b.segmentOptions()}, b.aside)
 	if err != nil {
 		return err
 	}
+	b.contents = b.stage
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, b.aside.abort())
@@ -160,11 +175,13 @@ func (b *builder) build() (err error) {
 	if err != nil {
 		return err
 	}
+	if made, err := b.aside.finish(); err != nil {
+		return err
+	} else if made {
+		b.report.Quarantine = filepath.Base(b.aside.final)
+	}
 	doc := b.report.document()
 	doc.CreatedWallNs = time.Now().UnixNano() / 1e6 * 1e6
-	if err := b.aside.finish(); err != nil {
-		return err
-	}
 	return b.stage.Finish(rows, doc)
 }
 
@@ -206,7 +223,7 @@ func (b *builder) contribute(order []*connection, passes int) error {
 	var err error
 	for b.pass = 0; b.pass < passes && err == nil; b.pass++ {
 		for _, c := range order {
-			if err = walk(c, b.sources, b, b.progress); err != nil {
+			if err = walk(c, b.sources, b, b.open, b.progress); err != nil {
 				break
 			}
 		}
@@ -312,7 +329,7 @@ func (b *builder) write(x *batch) error {
 }
 
 func (b *builder) writeSegment(g *segItem) error {
-	b.aside.unchecked(g)
+	b.unchecked(g)
 	if g.refused {
 		b.stage.CountQuarantined()
 		return b.aside.keepSegment(g.p.src.id, g.stream, g.s, g.s.Check.Findings[0].Kind, g.s.Check.Findings)
@@ -321,10 +338,10 @@ func (b *builder) writeSegment(g *segItem) error {
 		f := g.s.Check.Findings[0]
 		switch b.opt.OnBadSegment {
 		case Refuse:
-			b.aside.report(g, f)
+			b.aside.report(g.stream, g.s, f)
 			return &ErrRefused{Finding: f}
 		case Keep:
-			b.aside.report(g, f)
+			b.aside.report(g.stream, g.s, f)
 			g.s.Check.Proved = false
 		default:
 			b.stage.CountQuarantined()
@@ -332,6 +349,15 @@ func (b *builder) writeSegment(g *segItem) error {
 		}
 	}
 	return b.stage.AddSegment(g.p.src.id, g.stream, g.s)
+}
+
+// unchecked notes what could not be checked; it is no fault.
+func (b *builder) unchecked(g *segItem) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, why := range g.s.Check.Unchecked {
+		b.report.note(why)
+	}
 }
 
 // visitor
@@ -354,12 +380,17 @@ func (b *builder) found(f wire.Finding) {
 	if b.pass > 0 {
 		return
 	}
-	b.mu.Lock()
-	b.report.add(f)
-	b.mu.Unlock()
+	b.locked(f)
 	if b.opt.Strict && b.strict == nil && refusedKinds[f.Kind] {
 		b.strict = &ErrRefused{Finding: f}
 	}
+}
+
+// locked adds a finding; the reader and the writer both have some.
+func (b *builder) locked(f wire.Finding) {
+	b.mu.Lock()
+	b.report.add(f)
+	b.mu.Unlock()
 }
 
 func (b *builder) handshake(p *part, h *dendro.Handshake) error {
@@ -371,8 +402,7 @@ func (b *builder) handshake(p *part, h *dendro.Handshake) error {
 	}
 	p.open(h)
 	if v := b.opt.Encoder; v != "" && p.handshake.Encoder != v {
-		return &ErrRefused{Finding: wire.Finding{Kind: KindEncoder, Connection: p.conn.ID, Want: v, Got: p.handshake.Encoder,
-			Message: "source " + wire.SafeText(p.src.uuid, 64) + " names the encoder \"" + wire.SafeText(p.handshake.Encoder, 64) + "\", wanted \"" + v + "\""}}
+		return &ErrRefused{Finding: encoderFinding(p, v)}
 	}
 	return nil
 }
@@ -459,11 +489,7 @@ func (b *builder) skipped(p *part, r *dendro.Rows, off int64) error {
 		return nil
 	}
 	b.report.Counts.RowsSkipped += int64(r.Count)
-	l := Loss{Kind: dendro.KindRowsSkipped, Connection: p.conn.ID, Offset: off, Rows: int64(r.Count)}
-	for row := range r.All() {
-		l.widen(row.TS)
-	}
-	p.lose(l)
+	p.lose(skippedLoss(p, r, off))
 	return nil
 }
 
@@ -472,29 +498,11 @@ func (b *builder) gap(p *part, missing uint64, r *dendro.Rows, off int64) {
 		return
 	}
 	b.report.Counts.Gaps++
-	l := Loss{Kind: dendro.KindGap, Connection: p.conn.ID, Offset: off, Intervals: missing}
-	if p.newest.has {
-		l.widen(p.newest.ts)
-	}
-	for row := range r.All() {
-		l.widen(row.TS)
-		break
-	}
-	p.lose(l)
+	p.lose(gapLoss(p, missing, r, off))
 }
 
 func (b *builder) lost(c *connection, p *part, why string, off int64) {
-	for _, s := range b.sources.list {
-		for _, q := range s.parts {
-			if q.conn == c && (p == nil || p == q) && b.mine(q) {
-				l := Loss{Kind: why, Connection: c.ID, Offset: off}
-				if q.newest.has {
-					l.widen(q.newest.ts)
-				}
-				q.lose(l)
-			}
-		}
-	}
+	b.sources.lose(c, p, why, off, b.mine)
 }
 
 func (b *builder) segment(p *part, s *dendro.Segment, off int64) error {
@@ -519,7 +527,6 @@ func (b *builder) segment(p *part, s *dendro.Segment, off int64) error {
 	known, ok := p.conn.checked[off]
 	ok = ok && o.Depth >= segment.DepthRows
 	go func() {
-		g.s.SHA = sha256.Sum256(g.s.Bytes)
 		if g.s.Check = known; !ok {
 			g.s.Check = checkSegment(&g.s, o)
 		}
@@ -536,7 +543,6 @@ func (b *builder) refusedSegment(p *part, s *dendro.Segment, f wire.Finding, off
 	}
 	g := b.segItem(p, s, off)
 	f.Offset = 0
-	g.s.SHA = sha256.Sum256(g.s.Bytes)
 	g.s.Check = segment.Result{Findings: []wire.Finding{f}}
 	g.refused = true
 	close(g.done)
@@ -544,10 +550,15 @@ func (b *builder) refusedSegment(p *part, s *dendro.Segment, f wire.Finding, off
 }
 
 func (b *builder) segItem(p *part, s *dendro.Segment, off int64) *segItem {
-	return &segItem{p: p, stream: b.intern(s.Stream), done: make(chan struct{}), s: archive.Segment{
+	return &segItem{p: p, stream: b.intern(s.Stream), done: make(chan struct{}), s: segmentOf(p, s, off)}
+}
+
+// segmentOf copies a segment out of its frame.
+func segmentOf(p *part, s *dendro.Segment, off int64) archive.Segment {
+	return archive.Segment{
 		Rows: s.Rows, FirstTS: s.FirstTS, LastTS: s.LastTS, Bytes: slices.Clone(s.Bytes),
-		CallerIndex: slices.Clone(s.CallerIndex), HasCallerIndex: s.HasCallerIndex,
-		Place: archive.Place{Conn: p.conn.number, Offset: off}}}
+		CallerIndex: slices.Clone(s.CallerIndex), HasCallerIndex: s.HasCallerIndex, SHA: sha256.Sum256(s.Bytes),
+		Place: archive.Place{Conn: p.conn.number, Offset: off}}
 }
 
 func checkSegment(s *archive.Segment, o segment.Options) segment.Result {

@@ -46,46 +46,55 @@ func (b *builder) conclude() ([]archive.Source, error) {
 			continue
 		}
 		c.Sources++
-		streams, err := b.stage.Streams(s.id)
+		rs, complete, err := b.concludeSource(s, s.id)
 		if err != nil {
 			return nil, err
 		}
-		if err := b.interruptions(s); err != nil {
-			return nil, err
-		}
-		whole, err := b.heal(s)
-		if err != nil {
-			return nil, err
-		}
-		newest, oldest := s.parts[0], s.parts[len(s.parts)-1]
-		b.compare(s)
-		complete := newest.handshake.Complete && newest.conn.clean && whole && b.opt.Select.whole()
-		rs := ReportSource{UUID: s.uuid, Minted: s.minted, Labels: newest.labels, Encoder: newest.metadata["encoder"],
-			Complete: complete, Streams: streamsOf(streams)}
-		for _, p := range s.parts {
-			rs.Losses = append(rs.Losses, p.losses...)
-			rs.LossesOmitted += p.moreLoss
-		}
-		slices.SortStableFunc(rs.Losses, func(a, b Loss) int {
-			return cmp.Or(cmp.Compare(a.Connection, b.Connection), cmp.Compare(a.Offset, b.Offset), cmp.Compare(a.Stream, b.Stream))
-		})
-		if b.opt.Picture {
-			if err := b.picture(s, &rs, streams); err != nil {
-				return nil, err
-			}
-		}
-		r.Source = append(r.Source, rs)
+		r.Source = append(r.Source, *rs)
 		uuid := s.uuid
 		if taken[uuid] {
 			// Sources kept apart that share a uuid: an archive holds one of each.
 			uuid = archive.UUIDFrom([]byte(s.key), []byte(uuid))
 		}
 		taken[uuid] = true
+		newest, oldest := s.parts[0], s.parts[len(s.parts)-1]
 		rows = append(rows, archive.Source{ID: s.id, UUID: uuid, Labels: newest.labels, Metadata: newest.metadata,
 			ClockAnchorWallNs: oldest.handshake.ClockAnchorWallNs, Complete: complete})
 	}
 	slices.SortStableFunc(r.Source, func(a, b ReportSource) int { return cmp.Compare(a.UUID, b.UUID) })
 	return rows, nil
+}
+
+// concludeSource is what the report says of a source, and whether it is
+// complete (merge.md, section 2).
+func (b *builder) concludeSource(s *source, id int64) (*ReportSource, bool, error) {
+	streams, err := b.contents.Streams(id)
+	if err != nil {
+		return nil, false, err
+	}
+	if err := b.interruptions(s, id); err != nil {
+		return nil, false, err
+	}
+	whole, err := b.heal(s, id)
+	if err != nil {
+		return nil, false, err
+	}
+	b.compare(s)
+	newest := s.parts[0]
+	complete := newest.handshake.Complete && newest.conn.clean && whole && b.opt.Select.whole()
+	rs := &ReportSource{UUID: s.uuid, Minted: s.minted, Labels: newest.labels, Encoder: newest.metadata["encoder"],
+		Complete: complete, Streams: streamsOf(streams)}
+	for _, p := range s.parts {
+		rs.Losses = append(rs.Losses, p.losses...)
+		rs.LossesOmitted += p.moreLoss
+	}
+	slices.SortStableFunc(rs.Losses, func(a, b Loss) int {
+		return cmp.Or(cmp.Compare(a.Connection, b.Connection), cmp.Compare(a.Offset, b.Offset), cmp.Compare(a.Stream, b.Stream))
+	})
+	if b.opt.Picture {
+		err = b.picture(s, id, rs, streams)
+	}
+	return rs, complete, err
 }
 
 func streamsOf(in []archive.StreamSummary) []ReportStream {
@@ -114,7 +123,7 @@ func (b *builder) compare(s *source) {
 
 // interruptions are the times between two connections of a source that neither
 // covers: what was observed then is in no capture.
-func (b *builder) interruptions(s *source) error {
+func (b *builder) interruptions(s *source, id int64) error {
 	for i := len(s.parts) - 1; i > 0; i-- {
 		older, younger := s.parts[i], s.parts[i-1]
 		for _, stream := range slices.Sorted(maps.Keys(older.streams)) {
@@ -126,7 +135,7 @@ func (b *builder) interruptions(s *source) error {
 			if y.first-o.last <= max(o.step, y.step) {
 				continue
 			}
-			covered, err := b.stage.Covered(s.id, stream, o.last, y.first)
+			covered, err := b.contents.Covered(id, stream, o.last, y.first)
 			if err != nil {
 				return err
 			}
@@ -146,14 +155,14 @@ func (b *builder) interruptions(s *source) error {
 
 // heal finds the losses that other captured data makes good, and says whether
 // nothing is missing of the source.
-func (b *builder) heal(s *source) (whole bool, err error) {
+func (b *builder) heal(s *source, id int64) (whole bool, err error) {
 	whole = true
 	for _, p := range s.parts {
 		whole = whole && p.moreLoss == 0
 		for i := range p.losses {
 			l := &p.losses[i]
 			if l.Kind != KindInterruption {
-				if l.Healed, err = b.healed(s, p, l); err != nil {
+				if l.Healed, err = b.healed(s, id, p, l); err != nil {
 					return false, err
 				}
 			}
@@ -163,7 +172,7 @@ func (b *builder) heal(s *source) (whole bool, err error) {
 	return whole, nil
 }
 
-func (b *builder) healed(s *source, p *part, l *Loss) (bool, error) {
+func (b *builder) healed(s *source, id int64, p *part, l *Loss) (bool, error) {
 	if l.From == nil || l.To == nil || len(p.streams) == 0 {
 		return false, nil
 	}
@@ -178,7 +187,7 @@ func (b *builder) healed(s *source, p *part, l *Loss) (bool, error) {
 		return false, nil
 	}
 	for stream := range p.streams {
-		ok, err := b.stage.Covered(s.id, stream, from, to)
+		ok, err := b.contents.Covered(id, stream, from, to)
 		if err != nil || !ok {
 			return false, err
 		}

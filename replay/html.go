@@ -74,7 +74,7 @@ const maxAsideMarks = 100_000
 
 // picture draws the coverage of a source's streams, over the time that all of
 // them span.
-func (b *builder) picture(s *source, rs *ReportSource, streams []archive.StreamSummary) error {
+func (b *builder) picture(s *source, id int64, rs *ReportSource, streams []archive.StreamSummary) error {
 	from, to, any := int64(0), int64(0), false
 	widen := func(t *[2]int64) {
 		if t == nil {
@@ -95,7 +95,7 @@ func (b *builder) picture(s *source, rs *ReportSource, streams []archive.StreamS
 	rs.from, rs.to = from, to
 	for i, st := range streams {
 		c := newCoverage(from, to)
-		if err := b.stage.EachSpan(s.id, st.Stream, c.width(), func(first, last int64, live bool) {
+		if err := b.contents.EachSpan(id, st.Stream, c.width(), func(first, last int64, live bool) {
 			if live {
 				c.mark(first, last, coverLive)
 			} else {
@@ -110,7 +110,7 @@ func (b *builder) picture(s *source, rs *ReportSource, streams []archive.StreamS
 			}
 		}
 		for _, m := range b.aside.marks {
-			if m.source == s.id && m.stream == st.Stream {
+			if m.source == id && m.stream == st.Stream {
 				c.mark(m.first, m.last, m.what)
 			}
 		}

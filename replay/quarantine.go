@@ -25,18 +25,24 @@ const (
 
 // quarantine implements archive.SetAside.
 type quarantine struct {
-	b     *builder
-	final string
-	tmp   string
+	// final is the folder's name, tmp the one that it is written under: the
+	// same where an archive is added to.
+	final, tmp string
+	// uuid gives a source's, connection the connection of a number, and found
+	// takes what there is to report.
+	uuid       func(id int64) string
+	connection func(number int) *connection
+	found      func(wire.Finding)
+
 	made  bool
 	rows  *os.File
 	buf   *bufio.Writer
 	marks []asideMark
 }
 
-func newQuarantine(b *builder) *quarantine {
-	final := b.opt.Archive + quarantineSuffix
-	return &quarantine{b: b, final: final, tmp: final + archive.Suffix}
+func newQuarantine(archive, suffix string) *quarantine {
+	final := archive + quarantineSuffix
+	return &quarantine{final: final, tmp: final + suffix}
 }
 
 // asideSegment is the note beside a segment that was set aside.
@@ -79,61 +85,37 @@ func (q *quarantine) create() error {
 	if q.made {
 		return nil
 	}
-	if err := os.RemoveAll(q.tmp); err != nil {
-		return fmt.Errorf("removing what an earlier run left: %w", err)
+	if q.tmp != q.final {
+		if err := os.RemoveAll(q.tmp); err != nil {
+			return fmt.Errorf("removing what an earlier run left: %w", err)
+		}
 	}
-	if err := os.Mkdir(q.tmp, 0o700); err != nil {
+	if err := os.Mkdir(q.tmp, 0o700); err != nil && !(q.tmp == q.final && errors.Is(err, os.ErrExist)) {
 		return fmt.Errorf("setting aside: %w", err)
 	}
 	q.made = true
 	return nil
 }
 
-func (q *quarantine) source(id int64) *source { return q.b.sources.list[id-1] }
-
-func (q *quarantine) connection(number int) *connection {
-	if number < 0 || number >= len(q.b.conns) {
-		return nil
-	}
-	return q.b.conns[number]
-}
-
 // place fills in where a finding lies.
 func (q *quarantine) place(f wire.Finding, p archive.Place) wire.Finding {
 	f.Offset = p.Offset
-	if c := q.connection(p.Conn); c != nil {
+	if p.Conn >= 0 {
+		c := q.connection(p.Conn)
 		return c.locate(f)
 	}
 	return f
 }
 
-func (q *quarantine) add(f wire.Finding) {
-	q.b.mu.Lock()
-	q.b.report.add(f)
-	q.b.mu.Unlock()
-}
-
 // report adds a finding about a segment, at its frame.
-func (q *quarantine) report(g *segItem, f wire.Finding) {
+func (q *quarantine) report(stream string, s archive.Segment, f wire.Finding) {
 	within := f.Offset
-	f = q.place(f, g.s.Place)
+	f = q.place(f, s.Place)
 	if within > 0 {
 		f.Message += " (byte " + wire.Itoa(within) + " of the segment)"
 	}
-	f.Message = "segment of stream " + quote(g.stream) + ": " + f.Message
-	q.add(f)
-}
-
-// unchecked notes what could not be checked; it is no fault.
-func (q *quarantine) unchecked(g *segItem) {
-	if len(g.s.Check.Unchecked) == 0 {
-		return
-	}
-	q.b.mu.Lock()
-	defer q.b.mu.Unlock()
-	for _, why := range g.s.Check.Unchecked {
-		q.b.report.note(why)
-	}
+	f.Message = "segment of stream " + quote(stream) + ": " + f.Message
+	q.found(f)
 }
 
 func quote(s string) string { return `"` + wire.SafeText(s, 80) + `"` }
@@ -154,7 +136,7 @@ func (q *quarantine) Segment(src int64, stream string, s archive.Segment, why st
 		if found[i].Cost == "" {
 			found[i].Cost = "the segment is set aside with its bytes"
 		}
-		q.report(&segItem{stream: stream, s: s}, found[i])
+		q.report(stream, s, found[i])
 	}
 	return q.keepSegment(src, stream, s, why, found)
 }
@@ -167,11 +149,11 @@ func (q *quarantine) keepSegment(src int64, stream string, s archive.Segment, wh
 	q.mark(src, stream, s.FirstTS, s.LastTS, coverAside)
 	sum := hex.EncodeToString(s.SHA[:])
 	name := filepath.Join(q.tmp, "segment-"+sum)
-	note := asideSegment{Kind: why, Source: q.source(src).uuid, Stream: stream, Rows: s.Rows, FirstTS: s.FirstTS, LastTS: s.LastTS,
+	note := asideSegment{Kind: why, Source: q.uuid(src), Stream: stream, Rows: s.Rows, FirstTS: s.FirstTS, LastTS: s.LastTS,
 		Length: len(s.Bytes), SHA256: sum, Offset: s.Place.Offset,
 		Caller: base64.StdEncoding.EncodeToString(s.CallerIndex), HasCaller: s.HasCallerIndex}
-	if c := q.connection(s.Place.Conn); c != nil {
-		note.Connection = c.ID
+	if s.Place.Conn >= 0 {
+		note.Connection = q.connection(s.Place.Conn).ID
 	}
 	for _, f := range found {
 		note.Findings = append(note.Findings, reportFinding(f))
@@ -214,14 +196,14 @@ func (q *quarantine) Row(src int64, stream string, r archive.Row, why string) er
 		return err
 	}
 	if q.rows == nil {
-		f, err := os.OpenFile(filepath.Join(q.tmp, rowsFile), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+		f, err := os.OpenFile(filepath.Join(q.tmp, rowsFile), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 		if err != nil {
 			return fmt.Errorf("setting a row aside: %w", err)
 		}
 		q.rows, q.buf = f, bufio.NewWriterSize(f, 1<<16)
 	}
 	sum := sha(r.Bytes)
-	line := asideRow{Kind: why, Source: q.source(src).uuid, Stream: stream, TS: r.TS, WallOffset: r.WallOffset,
+	line := asideRow{Kind: why, Source: q.uuid(src), Stream: stream, TS: r.TS, WallOffset: r.WallOffset,
 		Row: base64.StdEncoding.EncodeToString(r.Bytes), SHA256: sum}
 	f := wire.Finding{Kind: why, Field: "rows", Got: "sha256 " + sum}
 	what := "row of stream " + quote(stream) + " at " + wire.Itoa(r.TS)
@@ -235,11 +217,11 @@ func (q *quarantine) Row(src int64, stream string, r archive.Row, why string) er
 		f.Message = what + " lies at or below the stream's newest sealed row and in no segment"
 		f.Cost = "it can't be read in any archive of this format and is set aside with its bytes"
 	}
-	if c := q.connection(r.Place.Conn); c != nil {
-		line.Connection, line.Offset = c.ID, &r.Place.Offset
+	if r.Place.Conn >= 0 {
+		line.Connection, line.Offset = q.connection(r.Place.Conn).ID, &r.Place.Offset
 		f = q.place(f, r.Place)
 	}
-	q.add(f)
+	q.found(f)
 	text, err := json.Marshal(line)
 	if err != nil {
 		return err
@@ -251,27 +233,100 @@ func (q *quarantine) Row(src int64, stream string, r archive.Row, why string) er
 	return nil
 }
 
-// finish gives what was set aside its name. It comes before the archive gets
-// its own, so that an archive that is there always has what its report names.
-func (q *quarantine) finish() error {
+// sync makes what was set aside safe, and gives how long the file of rows is.
+func (q *quarantine) sync() (size int64, err error) {
+	if !q.made {
+		return q.size()
+	}
 	if q.rows != nil {
-		err := errors.Join(q.buf.Flush(), q.rows.Sync(), q.rows.Close())
-		q.rows = nil
-		if err != nil {
-			return fmt.Errorf("setting rows aside: %w", err)
+		err = errors.Join(q.buf.Flush(), q.rows.Sync())
+	}
+	if err := errors.Join(err, syncDir(q.tmp)); err != nil {
+		return 0, fmt.Errorf("setting aside: %w", err)
+	}
+	return q.size()
+}
+
+func (q *quarantine) size() (int64, error) {
+	info, err := os.Stat(filepath.Join(q.tmp, rowsFile))
+	if errors.Is(err, os.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("setting aside: %w", err)
+	}
+	return info.Size(), nil
+}
+
+// resume cuts the file of rows back to what was committed.
+func (q *quarantine) resume(size int64) error {
+	err := os.Truncate(filepath.Join(q.tmp, rowsFile), size)
+	if errors.Is(err, os.ErrNotExist) && size == 0 {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("going on with what was set aside: %w", err)
+	}
+	return nil
+}
+
+// replace puts what a rebuild set aside in the place of this.
+func (q *quarantine) replace(from string) error {
+	if err := q.close(); err != nil {
+		return err
+	}
+	q.made = false
+	if err := os.RemoveAll(q.final); err != nil {
+		return err
+	}
+	if err := os.Rename(from, q.final); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+func (q *quarantine) close() error {
+	if q.rows == nil {
+		return nil
+	}
+	err := errors.Join(q.buf.Flush(), q.rows.Sync(), q.rows.Close())
+	q.rows = nil
+	if err != nil {
+		return fmt.Errorf("setting rows aside: %w", err)
+	}
+	return nil
+}
+
+// finish gives what was set aside its name, and says whether anything was. It
+// comes before the archive gets its own, so that an archive that is there always
+// has what its report names. A folder that a run left whose archive never came
+// gives way, with another name.
+func (q *quarantine) finish() (made bool, err error) {
+	if err := q.close(); err != nil {
+		return false, err
+	}
+	if _, err := os.Lstat(q.final); err == nil {
+		for n := 1; ; n++ {
+			old := fmt.Sprintf("%s.old-%d", q.final, n)
+			if _, err := os.Lstat(old); err == nil {
+				continue
+			}
+			if err := os.Rename(q.final, old); err != nil {
+				return false, fmt.Errorf("setting aside: %w", err)
+			}
+			break
 		}
 	}
 	if !q.made {
-		return nil
+		return false, nil
 	}
 	if err := syncDir(q.tmp); err != nil {
-		return fmt.Errorf("setting aside: %w", err)
+		return false, fmt.Errorf("setting aside: %w", err)
 	}
 	if err := os.Rename(q.tmp, q.final); err != nil {
-		return fmt.Errorf("setting aside: %w", err)
+		return false, fmt.Errorf("setting aside: %w", err)
 	}
-	q.b.report.Quarantine = filepath.Base(q.final)
-	return nil
+	return true, nil
 }
 
 func syncDir(path string) error {

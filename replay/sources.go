@@ -35,6 +35,10 @@ type connection struct {
 	// refused is why the stream can't be read at all: no preamble of the
 	// protocol, or of another version.
 	refused *wire.Finding
+	// walker, dec and at are where reading it ended, to go on from there.
+	walker *walker
+	dec    *dendro.Decoder
+	at     int64
 	// number is its place in the input, for places.
 	number int
 	// checked are results of the first pass by the offset of the frame.
@@ -300,4 +304,49 @@ func (c *connection) locate(f wire.Finding) wire.Finding {
 	}
 	f.Connection = c.ID
 	return f
+}
+
+// lose notes a loss of every source of a connection, or of p alone.
+func (g *registry) lose(c *connection, p *part, why string, off int64, mine func(*part) bool) {
+	for _, s := range g.list {
+		for _, q := range s.parts {
+			if q.conn != c || p != nil && p != q || mine != nil && !mine(q) {
+				continue
+			}
+			l := Loss{Kind: why, Connection: c.ID, Offset: off}
+			if q.newest.has {
+				l.widen(q.newest.ts)
+			}
+			q.lose(l)
+		}
+	}
+}
+
+// skippedLoss is the loss of a Rows frame that rule 3 skips.
+func skippedLoss(p *part, r *dendro.Rows, off int64) Loss {
+	l := Loss{Kind: dendro.KindRowsSkipped, Connection: p.conn.ID, Offset: off, Rows: int64(r.Count)}
+	for row := range r.All() {
+		l.widen(row.TS)
+	}
+	return l
+}
+
+// gapLoss is the loss of the sequence numbers before a Rows frame.
+func gapLoss(p *part, missing uint64, r *dendro.Rows, off int64) Loss {
+	l := Loss{Kind: dendro.KindGap, Connection: p.conn.ID, Offset: off, Intervals: missing}
+	if p.newest.has {
+		l.widen(p.newest.ts)
+	}
+	for row := range r.All() {
+		l.widen(row.TS)
+		break
+	}
+	return l
+}
+
+// encoderFinding is a source that names another encoder than is wanted.
+func encoderFinding(p *part, want string) wire.Finding {
+	got := p.handshake.Encoder
+	return wire.Finding{Kind: KindEncoder, Connection: p.conn.ID, Field: "encoder", Want: want, Got: got,
+		Message: "source " + quote(p.src.uuid) + " names the encoder " + quote(got) + ", wanted " + quote(want)}
 }

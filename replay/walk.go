@@ -43,10 +43,13 @@ type visitor interface {
 	lost(c *connection, p *part, why string, off int64)
 }
 
-// walk reads a connection and tells v. progress is told bytes read.
-func walk(c *connection, g *registry, v visitor, progress func(n int64)) error {
-	w := walker{c: c, g: g, v: v, ordinals: map[uint32]*part{}}
+// walk reads a connection and tells v. progress is told bytes read. open says
+// that a connection which is not over ends in the middle of things: that is no
+// finding, and the connection keeps what is needed to go on.
+func walk(c *connection, g *registry, v visitor, open bool, progress func(n int64)) error {
+	w := &walker{c: c, g: g, v: v, ordinals: map[uint32]*part{}, growing: open && !c.over()}
 	c.clean = c.wholeAsFarAsKnown()
+	c.walker, c.dec, c.at = w, nil, 0
 	if len(c.Runs()) == 0 {
 		return nil
 	}
@@ -69,8 +72,17 @@ func (c *connection) wholeAsFarAsKnown() bool {
 	return !slices.ContainsFunc(c.Findings, func(f wire.Finding) bool { return f.Kind == capture.KindNoEnd })
 }
 
+// over says that no more bytes of the connection will come.
+func (c *connection) over() bool {
+	if c.Raw || c.Transport != nil || len(c.Files) == 0 {
+		return true
+	}
+	return c.Files[len(c.Files)-1].Sealed && !slices.ContainsFunc(c.Findings, func(f wire.Finding) bool { return f.Kind == capture.KindNoEnd })
+}
+
 type walker struct {
 	c        *connection
+	growing  bool
 	g        *registry
 	v        visitor
 	ordinals map[uint32]*part
@@ -85,13 +97,20 @@ func (w *walker) hole(why string, off int64) {
 	w.v.lost(w.c, nil, why, off)
 }
 
-// read goes through the connection as far as it can be read. Behind a hole only
-// what the next file's sidecar says is known.
+// read goes through the connection as far as it can be read.
 func (w *walker) read(progress func(int64)) error {
 	units := w.c.Units()
-	units.Progress = progress
+	units.Progress, units.Growing = progress, w.growing
 	defer units.Close()
-	first, at := true, int64(0)
+	_, err := w.units(units, nil)
+	return err
+}
+
+// units applies units until there are no more; more says that the input may
+// grow. Behind a hole only what the next file's sidecar says is known. each, if
+// set, is told after every unit, and ends the reading with false.
+func (w *walker) units(units *capture.UnitReader, each func(u wire.Unit) (bool, error)) (more bool, err error) {
+	c := w.c
 	for {
 		u, found, err := units.Next()
 		hole := false
@@ -99,35 +118,44 @@ func (w *walker) read(progress func(int64)) error {
 			hole = w.report(f) || hole
 		}
 		if err := w.v.failed(); err != nil {
-			return err
+			return false, err
 		}
-		if err == io.EOF {
+		switch {
+		case errors.Is(err, wire.ErrMore):
+			return true, nil
+		case err == io.EOF:
 			if e := units.Ending(); e != wire.EndingClean && !hole {
-				w.hole(string(e), at)
+				w.hole(string(e), c.at)
 			}
-			return nil
+			if run := units.Run(); run != nil {
+				c.at = run.End()
+			}
+			return false, nil
+		case err != nil:
+			return false, err
 		}
-		if err != nil {
-			return err
-		}
-		at = u.End()
 		if units.Restarted() {
-			if !first && !hole {
+			if c.dec != nil && !hole {
 				w.hole(capture.KindMissingFiles, units.Run().Start)
 			}
-			first = false
+			c.dec, _ = units.Decoder().(*dendro.Decoder)
 			if ctx := units.Run().Context; ctx != nil {
 				if err := w.restore(ctx); err != nil {
-					return err
+					return false, err
 				}
 			}
 		}
-		if u.Type != wire.UnitFrame {
-			continue
+		if u.Type == wire.UnitFrame {
+			out := c.dec.Last()
+			if err := w.apply(u, &out); err != nil {
+				return false, err
+			}
 		}
-		out := units.Decoder().(*dendro.Decoder).Last()
-		if err := w.apply(u, &out); err != nil {
-			return err
+		c.at = u.End()
+		if each != nil {
+			if on, err := each(u); err != nil || !on {
+				return true, err
+			}
 		}
 	}
 }

@@ -43,6 +43,8 @@ replay build saved.bin --archive site.dendro --json`,
 			sources = cli.Word{Value: "merged", Words: []string{"merged", "separate"}}
 			asJSON  bool
 			page    string
+			follow  bool
+			update  bool
 		)
 		fs.StringVar(&opt.Archive, "archive", "", "`OUT`, the archive to make; it must not exist")
 		fs.Var(&schema, "schema", "schema of the archive; 4 is for readers up to dendro 0.5.1")
@@ -50,6 +52,8 @@ replay build saved.bin --archive site.dendro --json`,
 		fs.Var(&onBad, "on-bad-segment", "what becomes of a segment whose check finds a fault")
 		fs.Var(&sources, "sources", "merged: equal uuid is one source; separate: each handshake its own, as the crate does")
 		fs.StringVar(&opt.Encoder, "encoder", "", "refuse sources that name another encoder than `NAME`")
+		fs.BoolVar(&follow, "follow", false, "go on as the captures grow, until interrupted; OUT may exist, and others may read it meanwhile")
+		fs.BoolVar(&update, "update", false, "bring OUT, an archive that exists, up to date with the inputs")
 		fs.BoolVar(&opt.Strict, "strict", false, "end at the first thing that the crate would refuse, with its verdict")
 		var sel selectFlags
 		sel.register(fs)
@@ -68,9 +72,11 @@ replay build saved.bin --archive site.dendro --json`,
 			if _, err := os.Lstat(page); page != "" && err == nil {
 				return cli.Usagef("--html %s is there already", page)
 			}
-			protocol, err := oneProtocol(set)
-			if err != nil {
-				return err
+			protocol := dendro.Name
+			if err == nil {
+				if protocol, err = oneProtocol(set); err != nil && !follow {
+					return err
+				}
 			}
 			bar := cli.NewBar(r.Stderr, "rebuilding", 0)
 			var report report
@@ -85,6 +91,14 @@ replay build saved.bin --archive site.dendro --json`,
 				opt.Picture = page != ""
 				opt.Separate = sources.Value == "separate"
 				opt.Progress = func(p replay.Progress) { bar.Set(p.Read, p.Total) }
+				if follow || update {
+					if err := onlyWithout(fs, "--follow and --update", "strict", "source", "label", "stream", "from", "until", "sources"); err != nil {
+						return err
+					}
+					bar.Done()
+					report, err = followInputs(r, &in, opt, follow)
+					break
+				}
 				report, err = replay.Build(set, opt)
 			case melin.Name:
 				if err := onlyFor(fs, dendro.Name, dendroFlags...); err != nil {
@@ -125,7 +139,7 @@ replay build saved.bin --archive site.dendro --json`,
 }
 
 // dendroFlags mean nothing for the other protocols.
-var dendroFlags = []string{"schema", "check", "on-bad-segment", "sources", "encoder", "strict", "html",
+var dendroFlags = []string{"schema", "check", "on-bad-segment", "sources", "encoder", "strict", "html", "follow", "update",
 	"source", "label", "stream", "from", "until"}
 
 // report is what a rebuild of any protocol gives.
@@ -168,6 +182,16 @@ func oneProtocol(set *capture.Set) (string, error) {
 			Hint: "where the first bytes are damaged, --protocol says what they are"}
 	}
 	return name, nil
+}
+
+// onlyWithout refuses flags that can't be given together with another.
+func onlyWithout(fs *pflag.FlagSet, with string, flags ...string) error {
+	for _, f := range flags {
+		if fs.Changed(f) {
+			return cli.Usagef("--%s can't be given together with %s", f, with)
+		}
+	}
+	return nil
 }
 
 // onlyFor refuses flags that were given and mean nothing for the protocol.

@@ -7,9 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
-	"slices"
 	"strings"
 
 	"wiretape/replay/internal/db"
@@ -57,9 +55,9 @@ type Options struct {
 // each source first (merge.md, section 2): of two rows that differ the one that
 // came first stays.
 type Stage struct {
-	path    string // of the finished archive
-	tmp     string
-	db      *db.DB
+	path string // of the finished archive
+	tmp  string
+	contents
 	opt     Options
 	pending int64 // bytes in the open transaction
 	open    bool
@@ -143,7 +141,7 @@ func NewStage(path string, opt Options, set SetAside) (*Stage, error) {
 	if err != nil {
 		return nil, fmt.Errorf("starting the archive %s: %w", tmp, err)
 	}
-	s := &Stage{path: path, tmp: tmp, db: d, opt: opt, set: set, streams: map[streamKey]*streamState{}}
+	s := &Stage{path: path, tmp: tmp, contents: contents{d}, opt: opt, set: set, streams: map[streamKey]*streamState{}}
 	// A build is renamed when it is whole, so nothing of it needs to survive a
 	// crash; MEMORY costs what OFF does and keeps ROLLBACK defined.
 	setup := []string{
@@ -445,72 +443,3 @@ func (s *Stage) AddClock(source, ts, offsetNs int64, conn int) error {
 
 // CountQuarantined counts a segment that was set aside before it came here.
 func (s *Stage) CountQuarantined() { s.counts.SegmentsQuarantined++ }
-
-// StreamSummary is what the archive holds of one stream.
-type StreamSummary struct {
-	Stream         string
-	Segments, Rows int64
-	// Sealed and Live are the first and last time of the segments and of the
-	// live rows, nil without any.
-	Sealed, Live *[2]int64
-}
-
-// Streams gives what the archive holds of a source, in order of name. It is
-// called after Resolve.
-func (s *Stage) Streams(source int64) ([]StreamSummary, error) {
-	all := map[string]*StreamSummary{}
-	get := func(name string) *StreamSummary {
-		if all[name] == nil {
-			all[name] = &StreamSummary{Stream: name}
-		}
-		return all[name]
-	}
-	err := s.db.Query("SELECT stream, count(*), min(first_ts), max(last_ts) FROM segments WHERE source_id=? GROUP BY stream", func(v []driver.Value) error {
-		x := get(v[0].(string))
-		x.Segments, x.Sealed = v[1].(int64), &[2]int64{v[2].(int64), v[3].(int64)}
-		return nil
-	}, source)
-	if err != nil {
-		return nil, s.wrap(err)
-	}
-	err = s.db.Query("SELECT stream, count(*), min(ts), max(ts) FROM wal WHERE source_id=? GROUP BY stream", func(v []driver.Value) error {
-		x := get(v[0].(string))
-		x.Rows, x.Live = v[1].(int64), &[2]int64{v[2].(int64), v[3].(int64)}
-		return nil
-	}, source)
-	if err != nil {
-		return nil, s.wrap(err)
-	}
-	out := make([]StreamSummary, 0, len(all))
-	for _, name := range slices.Sorted(maps.Keys(all)) {
-		out = append(out, *all[name])
-	}
-	return out, nil
-}
-
-// Covered says that the segments that stay reach over all of the time from
-// from to to: their publisher sealed what was in it.
-func (s *Stage) Covered(source int64, stream string, from, to int64) (bool, error) {
-	covered := false
-	_, err := s.db.One("SELECT min(first_ts), max(last_ts) FROM segments WHERE source_id=? AND stream=? AND last_ts>=? AND first_ts<=?",
-		func(v []driver.Value) error {
-			if v[0] != nil {
-				covered = v[0].(int64) <= from && v[1].(int64) >= to
-			}
-			return nil
-		}, source, stream, from, to)
-	return covered, s.wrap(err)
-}
-
-// EachSpan tells the times of a stream's segments, and of its live rows in
-// steps of width: fn gets the first and last time of the rows in each step.
-func (s *Stage) EachSpan(source int64, stream string, width int64, fn func(first, last int64, live bool)) error {
-	span := func(live bool) func(v []driver.Value) error {
-		return func(v []driver.Value) error { fn(v[0].(int64), v[1].(int64), live); return nil }
-	}
-	err := s.db.Query("SELECT first_ts, last_ts FROM segments WHERE source_id=? AND stream=?", span(false), source, stream)
-	if err == nil {
-		err = s.db.Query("SELECT min(ts), max(ts) FROM wal WHERE source_id=? AND stream=? GROUP BY ts/?", span(true), source, stream, width)
-	}
-	return s.wrap(err)
-}

@@ -31,6 +31,8 @@ const (
 	Create Mode = "rwc"
 	// ReadOnly never writes to the database, but may make files beside it.
 	ReadOnly Mode = "ro"
+	// ReadWrite wants the file to be there.
+	ReadWrite Mode = "rw"
 	// Immutable takes no lock and makes no file; it does not see what lies in a
 	// write-ahead log.
 	Immutable Mode = "ro&immutable=1"

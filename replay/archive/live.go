@@ -1,0 +1,504 @@
+package archive
+
+// This file adds to an archive that is there, in WAL mode: valid and readable
+// by others at every instant, with the progress committed in the transaction of
+// the data. Rows and segments that come in time order, as a live stream brings
+// them, are put in their place at once; what would need a decision taken before
+// to be taken back is ErrOutOfOrder, and the archive is made anew from all
+// captures and put in with one transaction.
+
+import (
+	"bytes"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"wiretape/replay/internal/db"
+	"wiretape/replay/segment"
+)
+
+// ErrOutOfOrder: a contribution that can't be put beside what is there without
+// looking at everything again (merge.md, sections 3 and 4).
+var ErrOutOfOrder = errors.New("out of order")
+
+// Live is an archive that is being added to. It is used by one goroutine.
+type Live struct {
+	path   string
+	schema int
+	contents
+	opt     Options
+	set     SetAside
+	open    bool
+	counts  Counts
+	sources map[string]int64
+	nextID  int64
+	marks   map[streamKey]*mark
+	// the time column that was looked at last
+	timesOf  streamKey
+	timesSeq int64
+	times    []int64
+}
+
+// mark is the newest sealed time of a stream and its next number.
+type mark struct {
+	w    int64
+	has  bool
+	next int64
+}
+
+// progressTables are this package's own beside the archive's. Readers of the
+// archive do not look at them.
+var progressTables = []string{
+	`CREATE TABLE IF NOT EXISTS wiretape_progress(connection TEXT PRIMARY KEY, off INTEGER NOT NULL) WITHOUT ROWID`,
+	`CREATE TABLE IF NOT EXISTS wiretape_state(name TEXT PRIMARY KEY, body TEXT NOT NULL) WITHOUT ROWID`,
+}
+
+// busyTimeout is how long a write waits for another program's lock.
+const busyTimeout = 30 * time.Second
+
+// OpenLive opens an archive to add to it. progress is how far each connection
+// was applied, nil when the archive was not made by following.
+func OpenLive(path string, opt Options, set SetAside) (l *Live, progress map[string]int64, err error) {
+	d, err := db.Open(path, db.ReadWrite)
+	if err != nil {
+		return nil, nil, fmt.Errorf("opening the archive %s: %w", path, err)
+	}
+	l = &Live{path: path, contents: contents{d}, opt: opt, set: set, sources: map[string]int64{}, marks: map[streamKey]*mark{}}
+	defer func() {
+		if err != nil {
+			err = errors.Join(fmt.Errorf("opening the archive %s: %w", path, err), d.Close())
+			l = nil
+		}
+	}()
+	id, err := d.Int("PRAGMA application_id")
+	if err != nil {
+		return l, nil, err
+	}
+	schema, err := d.Int("PRAGMA user_version")
+	if err != nil {
+		return l, nil, err
+	}
+	if id != ApplicationID || schema != SchemaCurrent && schema != SchemaOld {
+		return l, nil, fmt.Errorf("no dendro archive of schema 4 or 5 (application_id %#x, user_version %d)", id, schema)
+	}
+	l.schema = int(schema)
+	if err := d.Run(pragma("busy_timeout", int(busyTimeout.Milliseconds())), "PRAGMA journal_mode=WAL", "PRAGMA synchronous=FULL", "PRAGMA foreign_keys=ON"); err != nil {
+		return l, nil, err
+	}
+	followed, err := d.Int("SELECT count(*) FROM sqlite_master WHERE name='wiretape_progress'")
+	if err != nil {
+		return l, nil, err
+	}
+	if followed > 0 {
+		progress = map[string]int64{}
+		err = d.Query("SELECT connection, off FROM wiretape_progress", func(v []driver.Value) error {
+			progress[v[0].(string)] = v[1].(int64)
+			return nil
+		})
+		if err != nil {
+			return l, nil, err
+		}
+	} else if err := d.Run(progressTables...); err != nil {
+		return l, nil, err
+	}
+	return l, progress, l.loadSources()
+}
+
+func (l *Live) loadSources() error {
+	clear(l.sources)
+	l.nextID = 1
+	return l.db.Query("SELECT id, uuid FROM sources ORDER BY id", func(v []driver.Value) error {
+		id := v[0].(int64)
+		l.nextID = max(l.nextID, id+1)
+		if u, ok := v[1].(string); ok {
+			if _, dup := l.sources[u]; !dup {
+				l.sources[u] = id
+			}
+		}
+		return nil
+	})
+}
+
+// Schema is 4 or 5.
+func (l *Live) Schema() int { return l.schema }
+
+// Empty says that nothing is in the archive yet.
+func (l *Live) Empty() bool { return len(l.sources) == 0 }
+
+// Counts are what was done since the archive was opened.
+func (l *Live) Counts() Counts { return l.counts }
+
+// Close closes the archive; what was not committed is gone.
+func (l *Live) Close() error { return l.wrap(l.db.Close()) }
+
+func (l *Live) wrap(err error) error {
+	if err == nil || errors.Is(err, ErrOutOfOrder) {
+		return err
+	}
+	return fmt.Errorf("adding to the archive %s: %w", l.path, err)
+}
+
+func (l *Live) begin() error {
+	if l.open {
+		return nil
+	}
+	if err := l.db.Exec("BEGIN IMMEDIATE"); err != nil {
+		return l.wrap(err)
+	}
+	l.open = true
+	return nil
+}
+
+// Commit makes everything since the last one durable, together with how far
+// the connections were applied and with named states.
+func (l *Live) Commit(progress map[string]int64, states map[string][]byte) error {
+	if err := l.begin(); err != nil {
+		return err
+	}
+	for c, off := range progress {
+		if err := l.db.Exec("INSERT INTO wiretape_progress VALUES (?,?) ON CONFLICT DO UPDATE SET off=excluded.off", c, off); err != nil {
+			return l.wrap(err)
+		}
+	}
+	for name, body := range states {
+		if err := l.db.Exec("INSERT INTO wiretape_state VALUES (?,?) ON CONFLICT DO UPDATE SET body=excluded.body", name, string(body)); err != nil {
+			return l.wrap(err)
+		}
+	}
+	l.open = false
+	return l.wrap(l.db.Exec("COMMIT"))
+}
+
+// Rollback takes everything back since the last Commit.
+func (l *Live) Rollback() error {
+	clear(l.marks)
+	l.times = nil
+	if !l.open {
+		return nil
+	}
+	l.open = false
+	return errors.Join(l.wrap(l.db.Exec("ROLLBACK")), l.loadSources())
+}
+
+// State is a named state that was committed last, nil when there is none.
+func (l *Live) State(name string) ([]byte, error) {
+	var b []byte
+	_, err := l.db.One("SELECT body FROM wiretape_state WHERE name=?", func(v []driver.Value) error { b = bytesOf(v[0]); return nil }, name)
+	return b, l.wrap(err)
+}
+
+// Source is the id of the source with a uuid, made if there is none.
+func (l *Live) Source(uuid string) (int64, error) {
+	if id, ok := l.sources[uuid]; ok {
+		return id, nil
+	}
+	if err := l.begin(); err != nil {
+		return 0, err
+	}
+	id := l.nextID
+	err := l.db.Exec("INSERT INTO sources(id, labels, metadata, complete, clock_anchor_wall_ns, uuid) VALUES (?,'{}','{}',0,0,?)", id, uuid)
+	if err == nil {
+		l.nextID++
+		l.sources[uuid] = id
+	}
+	return id, l.wrap(err)
+}
+
+// SetSource writes what is known of a source.
+func (l *Live) SetSource(s Source) error {
+	labels, err := jsonObject(s.Labels)
+	if err != nil {
+		return err
+	}
+	metadata, err := jsonObject(s.Metadata)
+	if err != nil {
+		return err
+	}
+	if err := l.begin(); err != nil {
+		return err
+	}
+	complete := int64(0)
+	if s.Complete {
+		complete = 1
+	}
+	return l.wrap(l.db.Exec("UPDATE sources SET labels=?, metadata=?, complete=?, clock_anchor_wall_ns=? WHERE id=?",
+		labels, metadata, complete, s.ClockAnchorWallNs, s.ID))
+}
+
+func (l *Live) mark(k streamKey) (*mark, error) {
+	if m := l.marks[k]; m != nil {
+		return m, nil
+	}
+	m := &mark{}
+	_, err := l.db.One("SELECT max(last_ts), max(seq) FROM segments WHERE source_id=? AND stream=?", func(v []driver.Value) error {
+		if w, ok := v[0].(int64); ok {
+			m.w, m.has, m.next = w, true, v[1].(int64)+1
+		}
+		return nil
+	}, k.source, k.stream)
+	l.marks[k] = m
+	return m, l.wrap(err)
+}
+
+// holds says that a segment that is stored has a row at ts.
+func (l *Live) holds(k streamKey, ts int64) (bool, error) {
+	seq := int64(-1)
+	_, err := l.db.One("SELECT seq FROM segments WHERE source_id=? AND stream=? AND last_ts>=? AND first_ts<=? ORDER BY last_ts LIMIT 1",
+		func(v []driver.Value) error { seq = v[0].(int64); return nil }, k.source, k.stream, ts, ts)
+	if err != nil || seq < 0 {
+		return false, l.wrap(err)
+	}
+	if l.times == nil || l.timesOf != k || l.timesSeq != seq {
+		var b []byte
+		if _, err := l.db.One("SELECT bytes FROM segments WHERE source_id=? AND stream=? AND seq=?",
+			func(v []driver.Value) error { b = bytesOf(v[0]); return nil }, k.source, k.stream, seq); err != nil {
+			return false, l.wrap(err)
+		}
+		l.times, err = segment.Times(b, l.opt.Segment)
+		if err != nil {
+			l.times = nil
+			return false, nil
+		}
+		l.timesOf, l.timesSeq = k, seq
+	}
+	_, ok := slices.BinarySearch(l.times, ts)
+	return ok, nil
+}
+
+// AddRow contributes a row. A row that differs from the one that is stored is
+// ErrOutOfOrder: which one stays depends on more than these two.
+func (l *Live) AddRow(source int64, stream string, r Row) error {
+	if err := l.begin(); err != nil {
+		return err
+	}
+	k := streamKey{source, stream}
+	m, err := l.mark(k)
+	if err != nil {
+		return err
+	}
+	if m.has && r.TS <= m.w {
+		held, err := l.holds(k, r.TS)
+		if err != nil {
+			return err
+		}
+		if held {
+			l.counts.RowsHeld++
+			return nil
+		}
+		l.counts.RowsBelowWatermark++
+		return l.set.Row(source, stream, r, KindRowBelowWatermark)
+	}
+	n, err := l.db.Change("INSERT OR IGNORE INTO wal VALUES (?,?,?,?,?)", source, stream, r.TS, r.WallOffset, blob(r.Bytes))
+	if err != nil {
+		return l.wrap(err)
+	}
+	if n == 1 {
+		l.counts.Rows++
+		return nil
+	}
+	differs := false
+	_, err = l.db.One("SELECT wall_offset, row FROM wal WHERE source_id=? AND stream=? AND ts=?", func(v []driver.Value) error {
+		differs = v[0].(int64) != r.WallOffset || !bytes.Equal(bytesOf(v[1]), r.Bytes)
+		return nil
+	}, source, stream, r.TS)
+	if err != nil {
+		return l.wrap(err)
+	}
+	if differs {
+		return ErrOutOfOrder
+	}
+	l.counts.RowsHeld++
+	return nil
+}
+
+// KeepStored sets a row aside that differs from the one that is stored.
+func (l *Live) KeepStored(source int64, stream string, r Row) error {
+	l.counts.RowsConflicting++
+	return l.set.Row(source, stream, r, KindRowConflict)
+}
+
+// AddSegment contributes a sound segment. One that is not behind all that are
+// stored, or that can't be proved, is ErrOutOfOrder.
+func (l *Live) AddSegment(source int64, stream string, g Segment) error {
+	if err := l.begin(); err != nil {
+		return err
+	}
+	k := streamKey{source, stream}
+	m, err := l.mark(k)
+	if err != nil {
+		return err
+	}
+	if m.has && g.FirstTS <= m.w {
+		same := false
+		_, err := l.db.One("SELECT bytes FROM segments WHERE source_id=? AND stream=? AND last_ts=? AND first_ts=?", func(v []driver.Value) error {
+			same = bytes.Equal(bytesOf(v[0]), g.Bytes)
+			return nil
+		}, source, stream, g.LastTS, g.FirstTS)
+		if err != nil {
+			return l.wrap(err)
+		}
+		if same {
+			l.counts.SegmentsHeld++
+			return nil
+		}
+		return ErrOutOfOrder
+	}
+	if !g.Check.Proved {
+		return ErrOutOfOrder
+	}
+	times, err := segment.Times(g.Bytes, l.opt.Segment)
+	if err != nil {
+		return ErrOutOfOrder
+	}
+	stored := int64(0)
+	err = l.db.Query("SELECT ts, wall_offset, row FROM wal WHERE source_id=? AND stream=? AND ts<=? ORDER BY ts", func(v []driver.Value) error {
+		stored++
+		r := Row{TS: v[0].(int64), WallOffset: v[1].(int64), Bytes: bytesOf(v[2]), Place: g.Place}
+		if _, held := slices.BinarySearch(times, r.TS); held {
+			l.counts.RowsSuperseded++
+			return nil
+		}
+		l.counts.RowsBelowWatermark++
+		return l.set.Row(source, stream, r, KindRowBelowWatermark)
+	}, source, stream, g.LastTS)
+	if err != nil {
+		return l.wrap(err)
+	}
+	if stored > 0 {
+		l.counts.Rows -= stored
+		if err := l.db.Exec("DELETE FROM wal WHERE source_id=? AND stream=? AND ts<=?", source, stream, g.LastTS); err != nil {
+			return l.wrap(err)
+		}
+	}
+	if l.schema == SchemaOld {
+		var index any
+		if g.HasCallerIndex {
+			index = blob(g.CallerIndex)
+		}
+		err = l.db.Exec("INSERT INTO segments VALUES (?,?,?,?,?,?,?,?)", source, stream, m.next, int64(g.Rows), g.FirstTS, g.LastTS, blob(g.Bytes), index)
+	} else {
+		err = l.db.Exec("INSERT INTO segments VALUES (?,?,?,?,?,?,?)", source, stream, m.next, int64(g.Rows), g.FirstTS, g.LastTS, blob(g.Bytes))
+		if err == nil && g.HasCallerIndex {
+			err = l.db.Exec("INSERT INTO segment_indexes VALUES (?,?,?,?)", source, stream, m.next, blob(g.CallerIndex))
+		}
+	}
+	if err != nil {
+		return l.wrap(err)
+	}
+	m.w, m.has, m.next = g.LastTS, true, m.next+1
+	l.counts.Segments++
+	return nil
+}
+
+// SetSegmentAside keeps a segment out that is ErrOutOfOrder.
+func (l *Live) SetSegmentAside(source int64, stream string, g Segment, why string) error {
+	l.counts.SegmentsQuarantined++
+	return l.set.Segment(source, stream, g, why)
+}
+
+// AddIndex contributes an index entry that its connection has had n times, this
+// one included.
+func (l *Live) AddIndex(source int64, stream string, ts int64, b []byte, n int64) error {
+	if err := l.begin(); err != nil {
+		return err
+	}
+	have := int64(0)
+	_, err := l.db.One("SELECT count(*) FROM caller_rows WHERE source_id=? AND stream=? AND ts=? AND blob=?",
+		func(v []driver.Value) error { have = v[0].(int64); return nil }, source, stream, ts, blob(b))
+	if err != nil {
+		return l.wrap(err)
+	}
+	if have >= n {
+		return nil
+	}
+	l.counts.IndexEntries++
+	return l.wrap(l.db.Exec("INSERT INTO caller_rows VALUES (?,?,?,?)", source, stream, ts, blob(b)))
+}
+
+// AddClock contributes a clock observation: the first at a time stays.
+func (l *Live) AddClock(source, ts, offsetNs int64) error {
+	if err := l.begin(); err != nil {
+		return err
+	}
+	n, err := l.db.Change("INSERT OR IGNORE INTO clock_offsets VALUES (?,?,?)", source, ts, offsetNs)
+	l.counts.ClockOffsets += n
+	return l.wrap(err)
+}
+
+// Replace puts the contents of another archive in the place of this one's, in
+// the transaction that Commit ends. Documents stay: they are append-only.
+func (l *Live) Replace(from string) error {
+	if err := l.Rollback(); err != nil {
+		return err
+	}
+	if err := l.db.Exec("ATTACH ? AS made", from); err != nil {
+		return l.wrap(err)
+	}
+	if err := l.begin(); err != nil {
+		return err
+	}
+	tables := []string{"segments", "wal", "clock_offsets", "caller_rows", "sources"}
+	if l.schema != SchemaOld {
+		tables = append([]string{"segment_indexes"}, tables...)
+	}
+	for _, t := range tables {
+		if err := l.db.Exec("DELETE FROM main." + t); err != nil {
+			return l.wrap(err)
+		}
+	}
+	slices.Reverse(tables)
+	for _, t := range tables {
+		order := ""
+		if t == "caller_rows" {
+			order = " ORDER BY rowid"
+		}
+		if err := l.db.Exec("INSERT INTO main." + t + " SELECT * FROM made." + t + order); err != nil {
+			return l.wrap(err)
+		}
+	}
+	l.counts = Counts{}
+	return nil
+}
+
+// Replaced ends a Replace, after its Commit.
+func (l *Live) Replaced() error {
+	clear(l.marks)
+	l.times = nil
+	return errors.Join(l.wrap(l.db.Run("DETACH made")), l.loadSources())
+}
+
+// PutDocument writes a revision of a document when it differs from the newest
+// one. A schema 4 archive has no place for it.
+func (l *Live) PutDocument(d *Document) error {
+	if l.schema == SchemaOld {
+		return nil
+	}
+	if err := l.begin(); err != nil {
+		return err
+	}
+	var newest any
+	same := false
+	_, err := l.db.One("SELECT id, body FROM documents WHERE kind=? AND name=? ORDER BY id DESC LIMIT 1", func(v []driver.Value) error {
+		newest = v[0]
+		same = bytes.Equal(bytesOf(v[1]), d.Body)
+		return nil
+	}, d.Kind, d.Name)
+	if err != nil || same {
+		return l.wrap(err)
+	}
+	id := fmt.Sprint(newest)
+	return l.wrap(l.db.Exec("INSERT INTO documents(uuid, kind, name, schema, body, created_wall_ns, supersedes) VALUES (?,?,?,?,?,?,?)",
+		UUIDFrom([]byte(d.Kind), []byte(d.Name), []byte(id), d.Body), d.Kind, d.Name, d.Schema, string(d.Body), d.CreatedWallNs, newest))
+}
+
+// Verify is what the database's own checks find.
+func (l *Live) Verify() ([]string, error) {
+	faults, err := l.db.Faults()
+	return faults, l.wrap(err)
+}
+
+// Checkpoint moves what is in the write-ahead log into the archive, as far as
+// readers let it.
+func (l *Live) Checkpoint() error { return l.wrap(l.db.Run("PRAGMA wal_checkpoint(PASSIVE)")) }

@@ -1,0 +1,796 @@
+package replay
+
+// This file follows captures that are still being written: the archive is
+// added to as frames arrive, readable by others at every instant, and how far
+// each connection was applied is committed with the data. What can't be put in
+// its place without taking a decision back makes the archive anew from all the
+// captures, in one transaction. A restart reads what was applied before for the
+// state of its sessions, writes nothing of it again, and goes on.
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"wiretape/capture"
+	"wiretape/replay/archive"
+	"wiretape/replay/segment"
+	"wiretape/wire"
+	"wiretape/wire/dendro"
+)
+
+const (
+	// commitEvery and commitBytes bound what a kill takes back, and how far
+	// readers are behind.
+	commitEvery = 150 * time.Millisecond
+	commitBytes = 8 << 20
+	// scanEvery is how often the folders are looked at without any event.
+	scanEvery = 500 * time.Millisecond
+	// holePatience is how long a follower waits for a file that is missing
+	// before it goes on behind it.
+	holePatience  = 30 * time.Second
+	rebuildSuffix = ".rebuild"
+)
+
+// Status is what a follower is doing.
+type Status struct {
+	// Stuck is the finding that it can't pass, nil while it reads or waits at
+	// the end of what there is.
+	Stuck *wire.Finding
+	// Waiting: all that there is was applied.
+	Waiting bool
+	// Rebuilding: the archive is being made anew.
+	Rebuilding string
+	Counts     ReportCounts
+	Bytes      int64
+}
+
+// FollowOptions are how captures are followed.
+type FollowOptions struct {
+	// Open looks at the inputs again.
+	Open func() (*capture.Set, error)
+	// Events tells that something may have changed; it may be nil, and it may
+	// miss what happens: the inputs are looked at again and again.
+	Events <-chan struct{}
+	// Once ends when all that there is was applied: an archive that is there
+	// is brought up to date.
+	Once bool
+	// HolePatience is holePatience unless set.
+	HolePatience time.Duration
+	// Status is told what is being done, after each look. May be nil.
+	Status func(Status)
+}
+
+type follower struct {
+	opt    Options
+	fo     FollowOptions
+	live   *archive.Live
+	report *Report
+	conns  map[string]*followed
+	order  []*followed
+	reg    *registry
+	ids    map[*source]int64
+	// foreign: the archive was there before, made by something else, so that it
+	// can't be made anew from the captures.
+	foreign bool
+	before  map[string]int64 // how far an earlier run applied each connection
+	muted   bool             // what is read now was applied by an earlier run
+	aside   *quarantine
+	changed map[*source]bool
+	counts  map[string]int64 // of index entries, by connection and content
+	since   time.Time
+	pending int
+	dirty   bool // a finding was added
+	base    archive.Counts
+	again   string // why the archive must be made anew
+}
+
+// followed is one connection and how far it was applied.
+type followed struct {
+	*connection
+	begun bool
+	done  bool
+	hole  time.Time // since when its next bytes are missing
+}
+
+// followState is what is committed beside the data.
+type followState struct {
+	Counts    ReportCounts     `json:"counts"`
+	ByKind    map[string]int64 `json:"by_kind"`
+	Omitted   int64            `json:"omitted"`
+	Findings  []wire.Finding   `json:"findings"`
+	Unchecked map[string]int64 `json:"unchecked"`
+	AsideRows int64            `json:"aside_rows_bytes"`
+}
+
+const stateName = "report"
+
+// Follow keeps an archive up with captures that are being written, until ctx is
+// done or, with Once, until all that there is was applied.
+func Follow(ctx context.Context, opt Options, fo FollowOptions) (*Report, error) {
+	if opt.OnBadSegment == "" {
+		opt.OnBadSegment = Quarantine
+	}
+	if fo.HolePatience == 0 {
+		fo.HolePatience = holePatience
+	}
+	f := &follower{opt: opt, fo: fo, report: newReport(), conns: map[string]*followed{}, reg: newRegistry(opt.Separate),
+		ids: map[*source]int64{}, changed: map[*source]bool{}, counts: map[string]int64{}}
+	err := f.run(ctx)
+	if f.live != nil {
+		err = errors.Join(err, f.live.Close())
+	}
+	f.report.finish(err)
+	return f.report, err
+}
+
+func (f *follower) run(ctx context.Context) error {
+	if err := f.openArchive(); err != nil {
+		return err
+	}
+	tick := time.NewTicker(scanEvery)
+	defer tick.Stop()
+	for {
+		idle, stuck, err := f.look(ctx)
+		if err == nil && f.again != "" {
+			err = f.rebuild()
+			idle = false
+		}
+		if err == nil {
+			err = f.commit()
+		}
+		if err != nil && !errors.Is(err, context.Canceled) {
+			return err
+		}
+		f.tell(Status{Stuck: stuck, Waiting: idle && stuck == nil})
+		if ctx.Err() != nil || f.fo.Once && idle && stuck == nil {
+			return f.conclude()
+		}
+		if !idle {
+			continue
+		}
+		select {
+		case <-ctx.Done():
+		case <-f.fo.Events:
+		case <-tick.C:
+		}
+	}
+}
+
+func (f *follower) tell(s Status) {
+	if f.fo.Status == nil {
+		return
+	}
+	s.Counts, s.Bytes = f.total(), f.bytes()
+	f.fo.Status(s)
+}
+
+func (f *follower) bytes() (n int64) {
+	for _, c := range f.order {
+		n += c.at
+	}
+	return n
+}
+
+// openArchive opens the archive, or makes an empty one.
+func (f *follower) openArchive() error {
+	if err := removeAll(f.opt.Archive + rebuildSuffix); err != nil {
+		return err
+	}
+	f.aside = newQuarantine(f.opt.Archive, "")
+	f.aside.uuid = func(id int64) string {
+		for s, n := range f.ids {
+			if n == id {
+				return s.uuid
+			}
+		}
+		return ""
+	}
+	f.aside.connection = func(n int) *connection { return f.order[n].connection }
+	f.aside.found = f.found
+	_, err := os.Lstat(f.opt.Archive)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		s, err := archive.NewStage(f.opt.Archive, archive.Options{Schema: f.opt.Schema, Segment: f.segmentOptions()}, f.aside)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(s.Resolve(), s.Finish(nil, nil)); err != nil {
+			return err
+		}
+	case err != nil:
+		return err
+	}
+	live, before, err := archive.OpenLive(f.opt.Archive, archive.Options{Segment: f.segmentOptions()}, f.aside)
+	if err != nil {
+		return err
+	}
+	f.live, f.before = live, before
+	f.opt.Schema = live.Schema()
+	f.foreign = before == nil && !live.Empty()
+	if before == nil {
+		return f.live.Commit(nil, nil)
+	}
+	body, err := live.State(stateName)
+	if err != nil || body == nil {
+		return err
+	}
+	var st followState
+	if err := json.Unmarshal(body, &st); err != nil {
+		return fmt.Errorf("the progress in the archive: %w", err)
+	}
+	r := f.report
+	r.Counts, r.FindingsOmitted, r.Unchecked = st.Counts, st.Omitted, st.Unchecked
+	if st.ByKind != nil {
+		r.FindingsByKind = st.ByKind
+	}
+	for _, x := range st.Findings {
+		r.Findings = append(r.Findings, reportFinding(x))
+	}
+	return f.aside.resume(st.AsideRows)
+}
+
+func removeAll(path string) error {
+	for _, ext := range []string{"", "-wal", "-shm", "-journal", archive.Suffix, quarantineSuffix, quarantineSuffix + archive.Suffix} {
+		if err := os.RemoveAll(path + ext); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *follower) segmentOptions() segment.Options {
+	return segment.Options{Depth: max(f.opt.Check, segment.DepthRows), DecodedLimit: segment.DefaultDecodedLimit}
+}
+
+// look opens the inputs and applies what is new. idle says that nothing was.
+func (f *follower) look(ctx context.Context) (idle bool, stuck *wire.Finding, err error) {
+	set, err := f.fo.Open()
+	if err != nil {
+		var none *capture.NotCaptureError
+		var place *capture.NoPlaceError
+		if errors.As(err, &none) || errors.As(err, &place) || errors.Is(err, fs.ErrNotExist) {
+			if f.fo.Once {
+				return true, nil, err
+			}
+			return true, &wire.Finding{Kind: capture.KindUnreadable, Message: err.Error()}, nil
+		}
+		return true, nil, err
+	}
+	var fresh []*connection
+	for _, c := range set.Connections {
+		if c.Protocol != dendro.Name || c.Refused != nil {
+			continue
+		}
+		if k := f.conns[c.ID]; k != nil {
+			k.Connection = c
+			continue
+		}
+		if c := (&connection{Connection: c, number: len(f.order)}); c.length() > int64(dendro.PreambleSize) {
+			k := &followed{connection: c}
+			f.conns[c.ID] = k
+			f.order = append(f.order, k)
+			fresh = append(fresh, c)
+		}
+	}
+	if len(fresh) > 0 {
+		all := make([]*connection, len(f.order))
+		for i, k := range f.order {
+			all[i] = k.connection
+		}
+		if err := identify(all); err != nil {
+			return true, nil, err
+		}
+	}
+	idle = true
+	for _, k := range f.order {
+		moved, hole, err := f.advance(ctx, k)
+		if err != nil {
+			return false, nil, err
+		}
+		if moved {
+			idle = false
+		}
+		if hole != nil {
+			stuck = hole
+		}
+		if f.again != "" {
+			break
+		}
+	}
+	return idle, stuck, nil
+}
+
+// advance applies what is new of a connection.
+func (f *follower) advance(ctx context.Context, k *followed) (moved bool, hole *wire.Finding, err error) {
+	for ctx.Err() == nil && !k.done && f.again == "" {
+		runs := k.Runs()
+		i := slices.IndexFunc(runs, func(r *capture.Run) bool { return r.Start <= k.at && (k.at < r.End() || k.at == r.End() && k.begun) })
+		if i < 0 {
+			// The bytes at k.at are missing.
+			i = slices.IndexFunc(runs, func(r *capture.Run) bool { return r.Start > k.at })
+			if i < 0 {
+				return moved, nil, nil
+			}
+		}
+		run := runs[i]
+		if k.begun && k.at == run.End() && i+1 < len(runs) {
+			run = runs[i+1]
+		}
+		if k.begun && run.Start > k.at {
+			if k.hole.IsZero() {
+				k.hole = time.Now()
+			}
+			x := run.Locate(wire.Finding{Kind: capture.KindMissingFiles, Offset: k.at, Length: run.Start - k.at,
+				Message: "bytes " + wire.Itoa(k.at) + " to " + wire.Itoa(run.Start) + " of connection " + k.ID + " are missing",
+				Cost:    "what was in them, unless the file comes"})
+			if time.Since(k.hole) < f.fo.HolePatience && !f.fo.Once {
+				return moved, &x, nil
+			}
+			f.muted = k.at < f.before[k.ID]
+			f.found(x)
+			f.start(k, run)
+			k.walker.hole(capture.KindMissingFiles, run.Start)
+			if err := f.restore(k, run); err != nil {
+				return moved, nil, err
+			}
+		}
+		k.hole = time.Time{}
+		if !k.begun {
+			f.start(k, run)
+			if err := f.restore(k, run); err != nil {
+				return moved, nil, err
+			}
+		}
+		last := run == runs[len(runs)-1]
+		if k.at >= run.End() {
+			if last && k.over() {
+				k.done = true
+				if err := f.end(k, run); err != nil {
+					return moved, nil, err
+				}
+			}
+			return moved, nil, nil
+		}
+		n, err := f.read(ctx, k, run, last && !k.over())
+		moved = moved || n
+		if err != nil || !n {
+			return moved, nil, err
+		}
+	}
+	return moved, nil, nil
+}
+
+// start makes a decoder for the start of a run.
+func (f *follower) start(k *followed, run *capture.Run) {
+	if k.walker == nil {
+		k.walker = &walker{c: k.connection, g: f.reg, v: f, ordinals: map[uint32]*part{}}
+	}
+	k.begun, k.at, k.dec = true, run.Start, nil
+}
+
+func (f *follower) restore(k *followed, run *capture.Run) error {
+	dec, err := dendro.NewDecoder(wire.Config{Direction: k.Direction, Context: run.Context})
+	if err != nil {
+		return err
+	}
+	k.dec = dec
+	if run.Context == nil {
+		return nil
+	}
+	f.muted = k.at < f.before[k.ID]
+	return k.walker.restore(run.Context)
+}
+
+// read applies units of a run from k.at on.
+func (f *follower) read(ctx context.Context, k *followed, run *capture.Run, growing bool) (moved bool, err error) {
+	units := k.UnitsFrom(run, k.at, k.dec)
+	units.Growing = growing
+	defer units.Close()
+	began := k.at
+	f.muted = k.at < f.before[k.ID]
+	_, err = k.walker.units(units, func(u wire.Unit) (bool, error) {
+		f.pending += int(u.Size)
+		if f.again == "" && !f.muted && (f.pending > commitBytes || time.Since(f.since) > commitEvery) {
+			if err := f.commit(); err != nil {
+				return false, err
+			}
+			f.tell(Status{})
+		}
+		f.muted = k.at < f.before[k.ID]
+		return f.again == "" && ctx.Err() == nil, nil
+	})
+	return k.at > began, err
+}
+
+// end settles what is known once a connection is over.
+func (f *follower) end(k *followed, run *capture.Run) error {
+	k.clean = k.clean && k.wholeAsFarAsKnown()
+	for _, s := range f.reg.list {
+		for _, p := range s.parts {
+			if p.conn == k.connection {
+				f.changed[s] = true
+			}
+		}
+	}
+	return nil
+}
+
+func (f *follower) total() ReportCounts {
+	c := f.report.Counts
+	n := f.live.Counts()
+	c.Rows += n.Rows - f.base.Rows
+	c.RowsHeld += n.RowsHeld - f.base.RowsHeld
+	c.RowsConflicting += n.RowsConflicting - f.base.RowsConflicting
+	c.RowsBelowWatermark += n.RowsBelowWatermark - f.base.RowsBelowWatermark
+	c.RowsSuperseded += n.RowsSuperseded - f.base.RowsSuperseded
+	c.Segments += n.Segments - f.base.Segments
+	c.SegmentsHeld += n.SegmentsHeld - f.base.SegmentsHeld
+	c.SegmentsQuarantined += n.SegmentsQuarantined - f.base.SegmentsQuarantined
+	c.IndexEntries += n.IndexEntries - f.base.IndexEntries
+	c.ClockOffsets += n.ClockOffsets - f.base.ClockOffsets
+	return c
+}
+
+// commit makes what was applied durable with how far that is.
+func (f *follower) commit() error {
+	f.since = time.Now()
+	if f.pending == 0 && len(f.changed) == 0 && !f.dirty {
+		return nil
+	}
+	f.pending = 0
+	for _, s := range f.reg.list {
+		if !f.changed[s] {
+			continue
+		}
+		if err := f.live.SetSource(f.row(s)); err != nil {
+			return err
+		}
+	}
+	clear(f.changed)
+	progress := map[string]int64{}
+	for _, k := range f.order {
+		if k.at > f.before[k.ID] {
+			progress[k.ID] = k.at
+		}
+	}
+	size, err := f.aside.sync()
+	if err != nil {
+		return err
+	}
+	r := f.report
+	st := followState{Counts: f.total(), ByKind: r.FindingsByKind, Omitted: r.FindingsOmitted, Unchecked: r.Unchecked, AsideRows: size}
+	for _, x := range r.Findings {
+		st.Findings = append(st.Findings, wire.Finding(x))
+	}
+	body, err := json.Marshal(st)
+	if err != nil {
+		return err
+	}
+	f.dirty = false
+	return f.live.Commit(progress, map[string][]byte{stateName: body})
+}
+
+// row is a source as far as it is known now.
+func (f *follower) row(s *source) archive.Source {
+	for _, p := range s.parts {
+		p.survey = p.newest
+	}
+	slices.SortStableFunc(s.parts, newer)
+	newest, oldest := s.parts[0], s.parts[len(s.parts)-1]
+	over := false
+	if k := f.conns[newest.conn.ID]; k != nil {
+		over = k.done
+	}
+	whole := !slices.ContainsFunc(s.parts, func(p *part) bool { return len(p.losses) > 0 || p.moreLoss > 0 })
+	return archive.Source{ID: f.ids[s], UUID: s.uuid, Labels: newest.labels, Metadata: newest.metadata,
+		ClockAnchorWallNs: oldest.handshake.ClockAnchorWallNs,
+		Complete:          newest.handshake.Complete && over && newest.conn.clean && whole}
+}
+
+// rebuild makes the archive anew from all captures and puts it in the place of
+// the old contents, in one transaction.
+func (f *follower) rebuild() error {
+	why := f.again
+	f.again = ""
+	f.tell(Status{Rebuilding: why})
+	if err := f.live.Rollback(); err != nil {
+		return err
+	}
+	set, err := f.fo.Open()
+	if err != nil {
+		return err
+	}
+	opt := f.opt
+	opt.Archive += rebuildSuffix
+	opt.Check = f.segmentOptions().Depth
+	if err := removeAll(opt.Archive); err != nil {
+		return err
+	}
+	b := &builder{opt: opt, report: newReport(), sources: newRegistry(opt.Separate), open: true}
+	for _, c := range set.Connections {
+		if c.Protocol == dendro.Name && c.Refused == nil {
+			b.addAll(c.Findings)
+			b.conns = append(b.conns, &connection{Connection: c, number: len(b.conns)})
+		}
+	}
+	if err := b.build(); err != nil {
+		return err
+	}
+	if err := f.live.Replace(opt.Archive); err != nil {
+		return err
+	}
+	// From here on the archive's own state is the rebuild's.
+	f.reg, f.report = b.sources, b.report
+	f.base = f.live.Counts()
+	clear(f.ids)
+	clear(f.counts)
+	f.order = f.order[:0]
+	clear(f.conns)
+	f.before = map[string]int64{}
+	for _, s := range f.reg.list {
+		f.ids[s] = s.id
+	}
+	for _, c := range b.conns {
+		k := &followed{connection: c, begun: c.dec != nil}
+		if k.walker != nil {
+			k.walker.v, k.walker.growing = f, true
+		}
+		k.done = k.over() && k.at >= c.end()
+		f.conns[c.ID], f.order = k, append(f.order, k)
+	}
+	if err := f.aside.replace(opt.Archive + quarantineSuffix); err != nil {
+		return err
+	}
+	f.pending = 1
+	if err := f.commit(); err != nil {
+		return err
+	}
+	return errors.Join(f.live.Replaced(), removeAll(opt.Archive))
+}
+
+// conclude writes the report.
+func (f *follower) conclude() error {
+	r := f.report
+	r.Counts = f.total()
+	f.base = f.live.Counts()
+	r.Counts.Sources = int64(len(f.reg.list))
+	r.Counts.Bytes = 0
+	r.Inputs, r.Source = r.Inputs[:0], r.Source[:0]
+	for _, k := range f.order {
+		r.Counts.Bytes += k.length()
+		r.Inputs = append(r.Inputs, ReportInput{ID: k.ID, Protocol: k.Protocol, Bytes: k.length(), Clean: k.done && k.clean, Used: true})
+		if !k.done {
+			r.note("connections that were still being recorded when following ended")
+		}
+	}
+	b := &builder{opt: f.opt, report: r, sources: f.reg, contents: f.live, aside: f.aside}
+	for _, s := range f.reg.list {
+		if len(s.parts) == 0 {
+			continue
+		}
+		for _, p := range s.parts {
+			p.survey = p.newest
+		}
+		slices.SortStableFunc(s.parts, newer)
+		rs, complete, err := b.concludeSource(s, f.ids[s])
+		if err != nil {
+			return err
+		}
+		over := true
+		if k := f.conns[s.parts[0].conn.ID]; k != nil {
+			over = k.done
+		}
+		rs.Complete = complete && over
+		row := f.row(s)
+		row.Complete = rs.Complete
+		if err := f.live.SetSource(row); err != nil {
+			return err
+		}
+		r.Source = append(r.Source, *rs)
+	}
+	if _, err := f.aside.sync(); err != nil {
+		return err
+	}
+	if _, err := os.Lstat(f.aside.final); err == nil {
+		r.Quarantine = filepath.Base(f.aside.final)
+	}
+	if faults, err := f.live.Verify(); err != nil {
+		return err
+	} else if len(faults) > 0 {
+		return fmt.Errorf("the archive %s does not verify: %s", f.opt.Archive, faults[0])
+	}
+	doc := r.document()
+	doc.CreatedWallNs = time.Now().UnixNano() / 1e6 * 1e6
+	if err := f.live.PutDocument(doc); err != nil {
+		return err
+	}
+	f.pending = 1
+	return errors.Join(f.commit(), f.live.Checkpoint())
+}
+
+// visitor
+
+func (f *follower) failed() error { return nil }
+
+func (f *follower) found(x wire.Finding) {
+	if !f.muted {
+		f.report.add(x)
+		f.dirty = true
+	}
+}
+
+func (f *follower) frame(c *connection, u wire.Unit, out *dendro.Outcome) {
+	if f.muted {
+		return
+	}
+	n := &f.report.Counts
+	n.Frames++
+	switch out.Disposition {
+	case dendro.Refused, dendro.Unknown:
+		n.FramesRefused++
+	case dendro.UnknownKind:
+		n.KindsSkipped++
+	}
+}
+
+// id is the source's id in the archive.
+func (f *follower) id(s *source) (int64, error) {
+	if id, ok := f.ids[s]; ok {
+		return id, nil
+	}
+	id, err := f.live.Source(s.uuid)
+	f.ids[s] = id
+	return id, err
+}
+
+func (f *follower) handshake(p *part, h *dendro.Handshake) error {
+	p.open(h)
+	f.changed[p.src] = true
+	if v := f.opt.Encoder; v != "" && p.handshake.Encoder != v {
+		return &ErrRefused{Finding: encoderFinding(p, v)}
+	}
+	_, err := f.id(p.src)
+	return err
+}
+
+func (f *follower) update(p *part, u *dendro.SourceUpdate) error {
+	p.update(u)
+	f.changed[p.src] = true
+	if !f.muted {
+		f.report.Counts.SourceUpdates++
+	}
+	return nil
+}
+
+func (f *follower) index(p *part, x *dendro.Index, off int64) error {
+	sum := sha256.Sum256(x.Blob)
+	key := fmt.Sprintf("%s\x00%d\x00%s\x00%d\x00%x", p.conn.ID, f.ids[p.src], x.Stream, x.TS, sum)
+	f.counts[key]++
+	if f.muted {
+		return nil
+	}
+	if len(f.counts) > maxNames {
+		clear(f.counts)
+		f.counts[key] = 1
+	}
+	return f.live.AddIndex(f.ids[p.src], string(x.Stream), x.TS, x.Blob, f.counts[key])
+}
+
+func (f *follower) clock(p *part, o *dendro.ClockOffset, _ int64) error {
+	p.newest.saw(o.TS)
+	f.changed[p.src] = f.changed[p.src] || len(p.src.parts) > 1
+	if f.muted {
+		return nil
+	}
+	return f.live.AddClock(f.ids[p.src], o.TS, o.OffsetNs)
+}
+
+func (f *follower) rows(p *part, r *dendro.Rows, off int64) error {
+	for row := range r.All() {
+		p.newest.saw(row.TS)
+		stream := string(row.Stream)
+		p.spanOf(stream, row.TS).row(row.TS)
+		if f.muted {
+			continue
+		}
+		x := archive.Row{TS: row.TS, WallOffset: row.WallOffset, Bytes: row.Row, Place: archive.Place{Conn: p.conn.number, Offset: off}}
+		err := f.live.AddRow(f.ids[p.src], stream, x)
+		if errors.Is(err, archive.ErrOutOfOrder) {
+			if f.startAgain("a row of stream " + quote(stream) + " differs from the one that is stored") {
+				return nil
+			}
+			err = f.live.KeepStored(f.ids[p.src], stream, x)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// startAgain asks for the archive to be made anew, where the captures have all
+// of it.
+func (f *follower) startAgain(why string) bool {
+	if f.foreign {
+		return false
+	}
+	for _, k := range f.order {
+		if runs := k.Runs(); len(runs) == 0 || runs[0].Start > 0 && k.walker != nil && k.at > runs[0].Start && !k.startedLate(runs) {
+			return false
+		}
+	}
+	f.again = why
+	return true
+}
+
+// startedLate says that the connection never had an earlier file here.
+func (k *followed) startedLate(runs []*capture.Run) bool { return runs[0].Context != nil }
+
+func (f *follower) skipped(p *part, r *dendro.Rows, off int64) error {
+	if !f.muted {
+		f.report.Counts.RowsSkipped += int64(r.Count)
+	}
+	p.lose(skippedLoss(p, r, off))
+	return nil
+}
+
+func (f *follower) gap(p *part, missing uint64, r *dendro.Rows, off int64) {
+	if !f.muted {
+		f.report.Counts.Gaps++
+	}
+	p.lose(gapLoss(p, missing, r, off))
+}
+
+func (f *follower) lost(c *connection, p *part, why string, off int64) {
+	f.reg.lose(c, p, why, off, nil)
+}
+
+func (f *follower) refusedSegment(p *part, s *dendro.Segment, x wire.Finding, off int64) error {
+	if f.muted {
+		return nil
+	}
+	g := segmentOf(p, s, off)
+	x.Offset, x.At = 0, 0
+	g.Check = segment.Result{Findings: []wire.Finding{x}}
+	f.report.Counts.SegmentsQuarantined++
+	return f.aside.keepSegment(f.ids[p.src], string(s.Stream), g, x.Kind, g.Check.Findings)
+}
+
+func (f *follower) segment(p *part, s *dendro.Segment, off int64) error {
+	if f.muted {
+		return nil
+	}
+	g := segmentOf(p, s, off)
+	g.Check = checkSegment(&g, f.segmentOptions())
+	id, stream := f.ids[p.src], string(s.Stream)
+	for _, why := range g.Check.Unchecked {
+		f.report.note(why)
+	}
+	if !g.Check.Sound() {
+		switch f.opt.OnBadSegment {
+		case Refuse:
+			return &ErrRefused{Finding: g.Check.Findings[0]}
+		case Keep:
+			if f.startAgain("a segment of stream " + quote(stream) + " has a fault and is kept") {
+				return nil
+			}
+		}
+		return f.live.SetSegmentAside(id, stream, g, g.Check.Findings[0].Kind)
+	}
+	err := f.live.AddSegment(id, stream, g)
+	if errors.Is(err, archive.ErrOutOfOrder) {
+		if f.startAgain("a segment of stream " + quote(stream) + " belongs before what is stored") {
+			return nil
+		}
+		err = f.live.SetSegmentAside(id, stream, g, archive.KindSegmentConflict)
+	}
+	return err
+}
