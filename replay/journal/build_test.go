@@ -362,6 +362,20 @@ func TestAcksBeyondSent(t *testing.T) {
 	}
 }
 
+// A direction that nobody said is told by the frames.
+func TestDirectionOfBareFrames(t *testing.T) {
+	up := gunzip(t, recorded+"/s2-idle/conn01-r2p.bin.gz")
+	at, _ := frames(up)
+	set, err := capture.OpenInputs(save(t, up[at[2]:]), capture.InputOptions{Protocol: melin.Name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := Build(set, filepath.Join(t.TempDir(), "out"), Options{})
+	if err != nil || len(r.Connections) != 1 || r.Connections[0].Direction != "upstream" || len(r.Lineages) != 0 {
+		t.Errorf("%v %+v", err, r.Connections)
+	}
+}
+
 // The output's name is taken, or nothing of melin is there: nothing is made.
 func TestNothingIsLeft(t *testing.T) {
 	p := newPrimary(8, 'a')
@@ -517,4 +531,44 @@ func FuzzBuild(f *testing.F) {
 			t.Fatal(err)
 		}
 	})
+}
+
+// The first entries behind a Rotate are missing: the segment before is closed.
+func TestHoleBehindRotate(t *testing.T) {
+	p := newPrimary(8, 'a')
+	p.send(3, 0)
+	p.rotate()
+	p.send(1, 0)
+	p.send(2, 0)
+	p.check()
+	out, r := build(t, save(t, without(p.b, melin.TagInputBatch, 1))...)
+	g := r.Lineages[0]
+	if len(g.Files) != 3 || g.Files[1].Entries != 0 || g.Files[2].Kind != "entries" || g.Files[2].Start != 5 {
+		t.Errorf("%+v", g.Files)
+	}
+	if b := read(t, out, "lineage-1", "j.journal.000001"); !bytes.Equal(b[HeaderSize:], p.segments[0]) {
+		t.Error("the closed segment")
+	}
+	if c := r.proofOf(0, "chain"); c.Proved != 1 || c.Reasons["sequence 4 missing"] != 1 {
+		t.Errorf("%+v", c)
+	}
+}
+
+// The first entry behind a Rotate is the last of the recording, and damaged.
+func TestDamageBehindRotate(t *testing.T) {
+	p := newPrimary(8, 'a')
+	p.send(3, 0)
+	p.rotate()
+	p.send(1, 0)
+	p.check()
+	b := bytes.Clone(p.b)
+	at, _ := frames(b)
+	b[at[5]+30] ^= 1
+	out, r := build(t, save(t, b)...)
+	if g := r.Lineages[0]; len(g.Files) != 2 || g.Files[1].Start != 4 || g.Files[1].Entries != 0 || r.proofOf(0, "chain").Failed != 1 {
+		t.Errorf("%+v %+v", g.Files, g.Proofs)
+	}
+	if b := read(t, out, "lineage-1", "j.journal.000001"); !bytes.Equal(b[HeaderSize:], p.segments[0]) {
+		t.Error("the closed segment")
+	}
 }

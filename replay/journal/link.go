@@ -74,7 +74,7 @@ func (b *builder) collect(set *capture.Set) (links []*link) {
 			b.report.add(f)
 		}
 		l := &link{overflow: map[string]bool{}}
-		if c.Direction == wire.Upstream {
+		if travels(c) == wire.Upstream {
 			l.up = c
 			ups = append(ups, l)
 		} else {
@@ -106,6 +106,21 @@ func (b *builder) collect(set *capture.Set) (links []*link) {
 		}
 	}
 	return links
+}
+
+// travels is a connection's direction, by its frames where nobody said it.
+func travels(c *capture.Connection) wire.Direction {
+	dir := c.Direction
+	if dir == wire.DirectionUnknown {
+		// What can't be read is found when it is surveyed.
+		_, _ = walk(c, 0, func(_ *capture.Run, d *melin.Decoder, _ wire.Unit, _ []wire.Finding, _ bool) error {
+			if dir = d.Direction(); dir != wire.DirectionUnknown {
+				return errStop
+			}
+			return nil
+		})
+	}
+	return dir
 }
 
 // pair joins the two directions of a connection: as the recorder says, and for

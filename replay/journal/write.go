@@ -376,6 +376,10 @@ func (w *writer) close(boundary bool) error {
 // this part end. Where all of them came, but damaged, the chain takes them as
 // they came, so that it shows the damage too.
 func (w *writer) hole(from, to uint64) error {
+	// A segment that starts with what is missing was begun on a replica.
+	if err := w.boundaryAt(from); err != nil {
+		return err
+	}
 	if err := w.nextPart(); err != nil {
 		return err
 	}
@@ -581,9 +585,6 @@ func (w *writer) end() error {
 	if err := w.flush(); err != nil {
 		return err
 	}
-	if err := w.damagedEnd(); err != nil {
-		return err
-	}
 	if !w.begun {
 		// Nothing but a start: a fresh replica makes its first segment.
 		if len(w.g.boundaries) > 0 {
@@ -592,14 +593,18 @@ func (w *writer) end() error {
 			}
 		}
 	} else {
+		_, more := w.g.damagedAll(w.last+1, w.last+1)
 		for _, x := range w.g.boundaries[w.nextB:] {
-			if x.start == w.last+1 && x.rotate {
+			if x.start == w.last+1 && (x.rotate || more) {
 				if err := w.begin(x); err != nil {
 					return err
 				}
 				break
 			}
 		}
+	}
+	if err := w.damagedEnd(); err != nil {
+		return err
 	}
 	if err := w.close(false); err != nil {
 		return err
@@ -629,9 +634,12 @@ func (w *writer) damagedEnd() error {
 		if !w.chain.known() || d.first != w.last+1 {
 			continue
 		}
-		// The files end here: close makes them from what is sound.
-		if err := w.close(false); err != nil {
+		if err := w.flush(); err != nil {
 			return err
+		}
+		// The file ends with what is sound.
+		if f := w.cur; f != nil && f.kind == "segment" && w.chain.taint == nil {
+			f.hash, f.hasHash = w.chain.sum(), true
 		}
 		if err := w.taint(d); err != nil {
 			return err
