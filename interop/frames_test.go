@@ -112,7 +112,7 @@ func TestFramesDecodeAlike(t *testing.T) {
 		}
 	}
 	r := rand.New(rand.NewPCG(seed(t), 4))
-	for i := range 6 {
+	for i := range rounds(6) {
 		flags, _ := randomFlags(r)
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			t.Logf("%q", flags)

@@ -272,6 +272,14 @@ func seed(t *testing.T) uint64 {
 	return n
 }
 
+// rounds is how often a random test runs: n, and ten times n in a long campaign.
+func rounds(n int) int {
+	if os.Getenv("WIRETAPE_TORTURE") == "1" {
+		return 10 * n
+	}
+	return n
+}
+
 // randomFlags are flags for the crate's publisher; minted says that the stream
 // brings no uuids.
 func randomFlags(r *rand.Rand) (flags []string, minted bool) {
@@ -300,7 +308,7 @@ func randomFlags(r *rand.Rand) (flags []string, minted bool) {
 
 func TestPublishedStreams(t *testing.T) {
 	r := rand.New(rand.NewPCG(seed(t), 1))
-	for i := range 12 {
+	for i := range rounds(12) {
 		flags, minted := randomFlags(r)
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			t.Logf("%q", flags)
@@ -343,7 +351,7 @@ func TestLivePublisher(t *testing.T) {
 // publisher's own archive in every order.
 func TestReconnects(t *testing.T) {
 	r := rand.New(rand.NewPCG(seed(t), 2))
-	for i := range 6 {
+	for i := range rounds(6) {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			tmp := t.TempDir()
 			own := filepath.Join(tmp, "publisher.dendro")
@@ -389,7 +397,7 @@ func TestReconnects(t *testing.T) {
 // whatever their order, and the crate reads it.
 func TestAnyOrder(t *testing.T) {
 	r := rand.New(rand.NewPCG(seed(t), 3))
-	for i := range 6 {
+	for i := range rounds(6) {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			tmp := t.TempDir()
 			flags, _ := randomFlags(r)
@@ -427,6 +435,49 @@ func TestAnyOrder(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A relay between the crate's publisher and its subscriber: the subscriber's
+// archive is as without it, and the recording gives the same.
+func TestRelay(t *testing.T) {
+	tmp := t.TempDir()
+	stream := filepath.Join(tmp, "a.stream")
+	publish(t, "--out", stream, "--sources", "2", "--streams", "4", "--caller-index", "--unicode-labels", "--source-update")
+	endpoint, wait := serve(t, "tcp://127.0.0.1:0", "--stream", stream, "--write-seed", "5", "--write-bytes", "3000")
+	socket, dir := filepath.Join(tmp, "s"), filepath.Join(tmp, "capture")
+	relay := exec.Command(programs.Capture, "relay", "--listen", "unix://"+socket, "--to", endpoint, "--dir", dir, "--rotate-bytes", "20000")
+	var words bytes.Buffer
+	relay.Stdout, relay.Stderr = &words, &words
+	if err := relay.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { relay.Process.Kill() })
+	for i := 0; ; i++ {
+		if _, err := os.Stat(socket); err == nil {
+			break
+		} else if i == 500 {
+			t.Fatal("the relay does not listen")
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	through, direct, ours := filepath.Join(tmp, "through.dendro"), filepath.Join(tmp, "direct.dendro"), filepath.Join(tmp, "ours.dendro")
+	if a := subscribe(t, "unix://"+socket, through, rigEncoder); a.Exit != 0 {
+		t.Fatal(a.Error)
+	}
+	wait()
+	if err := relay.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	if err := relay.Wait(); err != nil {
+		t.Errorf("relay: %v: %s", err, words.Bytes())
+	}
+	subscribe(t, stream, direct, rigEncoder)
+	want := dump(t, direct)
+	sameDump(t, want, dump(t, through))
+	if report, exit := build(t, ours, []string{dir}); exit != 0 {
+		t.Errorf("exit %d: %v", exit, report.Findings)
+	}
+	sameDump(t, want, dump(t, ours))
 }
 
 // What replay play sends is to the crate's subscriber as if the publisher sent

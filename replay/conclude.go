@@ -18,9 +18,13 @@ import (
 
 func mapsKeys[V any](m map[string]V) iter.Seq[string] { return maps.Keys(m) }
 
-// other notes a connection that a dendro rebuild has no use for.
-func (r *Report) other(c *capture.Connection) {
+// other notes a connection that a dendro rebuild has no use for. wayBack says
+// that it is the other direction of one that it uses: nothing is missing then.
+func (r *Report) other(c *capture.Connection, wayBack bool) {
 	r.Inputs = append(r.Inputs, ReportInput{ID: c.ID, Protocol: c.Protocol, Bytes: (&connection{Connection: c}).length()})
+	if wayBack {
+		return
+	}
 	r.add(wire.Finding{Kind: "other-protocol", Connection: c.ID, Got: c.Protocol,
 		Message: "connection of another protocol (" + wire.SafeText(c.Protocol, 20) + "), not used for this archive"})
 }

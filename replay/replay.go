@@ -96,13 +96,19 @@ func Build(set *capture.Set, opt Options) (*Report, error) {
 	}
 	b := &builder{opt: opt, report: r, sources: newRegistry(opt.Separate)}
 	b.addAll(set.Findings)
+	used := map[string]bool{}
+	for _, c := range set.Connections {
+		if c.Protocol == dendro.Name {
+			used[c.ID] = true
+		}
+	}
 	for _, c := range set.Connections {
 		switch c.Protocol {
 		case dendro.Name:
 			b.addAll(c.Findings)
 			b.conns = append(b.conns, &connection{Connection: c, number: len(b.conns)})
 		default:
-			b.report.other(c)
+			b.report.other(c, used[c.Pair])
 		}
 	}
 	if len(b.conns) == 0 {
