@@ -395,7 +395,7 @@ func (b *builder) locked(f wire.Finding) {
 
 func (b *builder) handshake(p *part, h *dendro.Handshake) error {
 	if len(b.opt.Select.Sources) > 0 {
-		p.src.left = !slices.Contains(b.opt.Select.Sources, p.src.uuid) || p.src.left
+		p.src.left = p.src.left || !b.opt.Select.Source(p.src.uuid, nil) && len(b.opt.Select.Labels) == 0
 	}
 	if !b.mine(p) {
 		return nil
@@ -430,7 +430,7 @@ func (b *builder) index(p *part, x *dendro.Index, off int64) error {
 }
 
 func (b *builder) clock(p *part, o *dendro.ClockOffset, off int64) error {
-	if s := &b.opt.Select; !b.mine(p) || !s.offset(off) || !s.span(o.TS, o.TS) {
+	if s := &b.opt.Select; !b.mine(p) || !s.offset(off) || !s.Span(o.TS, o.TS) {
 		return nil
 	}
 	p.newest.saw(o.TS)
@@ -450,7 +450,7 @@ func (b *builder) rows(p *part, r *dendro.Rows, off int64) error {
 	}
 	part := !sel.whole()
 	for row := range r.All() {
-		if part && (!sel.span(row.TS, row.TS) || !sel.stream(b.intern(row.Stream))) {
+		if part && (!sel.Span(row.TS, row.TS) || !sel.Stream(b.intern(row.Stream))) {
 			continue
 		}
 		t := b.gather()
@@ -509,7 +509,7 @@ func (b *builder) segment(p *part, s *dendro.Segment, off int64) error {
 	if !b.mine(p) {
 		return nil
 	}
-	if sel := &b.opt.Select; !sel.offset(off) || !sel.span(s.FirstTS, s.LastTS) || !sel.stream(b.intern(s.Stream)) {
+	if sel := &b.opt.Select; !sel.offset(off) || !sel.Span(s.FirstTS, s.LastTS) || !sel.Stream(b.intern(s.Stream)) {
 		return nil
 	}
 	if b.opt.Strict {

@@ -55,7 +55,7 @@ replay build saved.bin --archive site.dendro --json`,
 		fs.BoolVar(&follow, "follow", false, "go on as the captures grow, until interrupted; OUT may exist, and others may read it meanwhile")
 		fs.BoolVar(&update, "update", false, "bring OUT, an archive that exists, up to date with the inputs")
 		fs.BoolVar(&opt.Strict, "strict", false, "end at the first thing that the crate would refuse, with its verdict")
-		var sel selectFlags
+		var sel rangeFlags
 		sel.register(fs)
 		fs.BoolVar(&asJSON, "json", false, "the report as one JSON object (docs/report.md)")
 		fs.StringVar(&page, "html", "", "the report also as one self-contained page, `FILE`, with a picture of what there is over time")

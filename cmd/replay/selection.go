@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"wiretape/cmd/internal/cli"
+	"wiretape/replay"
 	"wiretape/replay/archive"
 )
 
@@ -77,3 +78,47 @@ func (f *timeFlag) String() string { return f.text }
 
 // Type names the value in help.
 func (f *timeFlag) Type() string { return "TIME" }
+
+// rangeFlags are selectionFlags whose times may also be offsets in the
+// connections of a capture.
+type rangeFlags struct {
+	selectionFlags
+	fromOffset, untilOffset *int64
+}
+
+func (f *rangeFlags) register(fs *pflag.FlagSet) {
+	f.selectionFlags.register(fs)
+	for name, b := range map[string]struct {
+		at  *timeFlag
+		off **int64
+	}{"from": {&f.from, &f.fromOffset}, "until": {&f.until, &f.untilOffset}} {
+		flag := fs.Lookup(name)
+		flag.Usage += "; offset:N is a frame's offset in its connection"
+		flag.Value = &boundFlag{b.at, b.off}
+	}
+}
+
+func (f *rangeFlags) selection() (replay.Selection, error) {
+	s, err := f.selectionFlags.selection()
+	return replay.Selection{Selection: s, FromOffset: f.fromOffset, UntilOffset: f.untilOffset}, err
+}
+
+// boundFlag is a point in time or an offset.
+type boundFlag struct {
+	*timeFlag
+	off **int64
+}
+
+// Set parses offset:N, or a time.
+func (f *boundFlag) Set(v string) error {
+	text, ok := strings.CutPrefix(v, "offset:")
+	if !ok {
+		return f.timeFlag.Set(v)
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 0 {
+		return fmt.Errorf("%q is no offset; write it as offset:1234", v)
+	}
+	f.text, *f.off = v, &n
+	return nil
+}
