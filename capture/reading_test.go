@@ -808,3 +808,73 @@ func (zeroReader) Read(p []byte) (int, error) {
 	clear(p)
 	return len(p), nil
 }
+
+// TestZeroedSealedFile: a sealed file whose end was zeroed afterwards is told by
+// its hash, and then from where on.
+func TestZeroedSealedFile(t *testing.T) {
+	r := recordMem(t, 1, 60, 0)
+	b := append([]byte{}, r.files[r.name(1, ".cap")]...)
+	from := len(b) / 2 / 512 * 512
+	clear(b[from:])
+	m := r.mem()
+	m.SetFile(r.name(1, ".cap"), b)
+	set, err := capture.OpenInputs([]string{"/a"}, inputs(m))
+	if err != nil {
+		t.Fatal(err)
+	}
+	units := set.Connections[0].Units()
+	defer units.Close()
+	var all []wire.Finding
+	end := int64(0)
+	for {
+		u, found, err := units.Next()
+		all = append(all, found...)
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		end = u.End()
+	}
+	if got := kinds(all); !strings.Contains(got, wire.KindZeroTail) || !strings.Contains(got, capture.KindHashMismatch) || end > int64(from) || end < int64(from)-300 {
+		t.Fatalf("zeros from %d: read to %d, found %+v", from, end, all)
+	}
+}
+
+// TestHalfARename: where a hard link stands in for an exclusive rename, a crash
+// between its two steps leaves both names. One of them goes, unless they are
+// not the same file.
+func TestHalfARename(t *testing.T) {
+	r := recordMem(t, 1, 60, 2000)
+	last := r.count()
+	for _, same := range []bool{true, false} {
+		for _, sides := range []bool{true, false} {
+			m := r.mem()
+			b := r.files[r.name(last, ".cap")]
+			if !same {
+				b = b[:len(b)-1]
+			}
+			m.SetFile(r.name(last, ".cap.partial"), b)
+			if !sides {
+				m.Remove(r.name(last, ".json"))
+			}
+			opt := capture.Options{FS: m, Clock: newClock(), Registry: toy.Registry}
+			rec, err := capture.Recover("/a", opt)
+			if err != nil || (len(rec) == 1) != (same && !sides) {
+				t.Fatal(rec, err)
+			}
+			files := m.Files()
+			if (files[r.name(last, ".cap.partial")] == nil) != same || !bytes.Equal(files[r.name(last, ".cap")], r.files[r.name(last, ".cap")]) {
+				t.Fatalf("same %v: %s", same, m.Dump())
+			}
+			if rec, err := capture.Recover("/a", opt); err != nil || len(rec) > 0 {
+				t.Fatal(rec, err)
+			}
+			set, err := capture.OpenInputs([]string{"/a"}, inputs(m))
+			if err != nil || !bytes.Equal(readAllRuns(t, set.Connections[0]), r.stream) {
+				t.Fatal(err)
+			}
+		}
+	}
+}

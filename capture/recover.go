@@ -97,8 +97,7 @@ func recoverDir(dir string, opt Options, deep bool) ([]Recovered, error) {
 	for _, st := range stems {
 		forms := have[st]
 		base := filepath.Join(dir, st)
-		switch {
-		case forms[FormPartial] && forms[FormBytes]:
+		if forms[FormPartial] && forms[FormBytes] {
 			// A rename that a hard link stood in for got half way. Two files
 			// that differ are nobody's doing: both stay.
 			if same, err := r.sameFile(base); err != nil {
@@ -109,15 +108,11 @@ func recoverDir(dir string, opt Options, deep bool) ([]Recovered, error) {
 			if err := opt.FS.Remove(base + extPartial); err != nil {
 				return done, &FileError{"remove", base + extPartial, 0, err}
 			}
-		case forms[FormPartial]:
-			rec, err := r.file(st, false)
-			if err != nil {
-				return done, err
-			}
-			done = append(done, rec)
-			continue
-		case forms[FormBytes] && (!forms[FormSidecar] || deep && !r.sidecarReads(st)):
-			rec, err := r.file(st, true)
+			forms[FormPartial] = false
+		}
+		unknown := forms[FormBytes] && (!forms[FormSidecar] || deep && !r.sidecarReads(st))
+		if forms[FormPartial] || unknown {
+			rec, err := r.file(st, unknown)
 			if err != nil {
 				return done, err
 			}

@@ -299,10 +299,14 @@ func (rr *RunReader) damaged(err error) {
 // zerosFrom is the offset in the connection from which on a file that may end
 // in a power loss holds only zeros; its end when it ends otherwise.
 func (f *File) zerosFrom() (int64, error) {
-	if f.proved() && f.Sidecar.Recovery == nil || f.Length == 0 {
+	if f.Length == 0 {
 		return f.End(), nil
 	}
+	sealed := f.proved() && f.Sidecar.Recovery == nil
 	if f.Compressed {
+		if sealed {
+			return f.End(), nil
+		}
 		return f.zerosForward()
 	}
 	src, err := f.source()
@@ -313,6 +317,16 @@ func (f *File) zerosFrom() (int64, error) {
 	n, err := zerosBackward(src, f.Length)
 	if err != nil {
 		return 0, &FileError{"read", f.Path, f.Start, err}
+	}
+	if sealed {
+		// Its zeros are its own, unless a whole sector of them is not what the
+		// hash says.
+		if f.Length-n < wire.SectorSize {
+			return f.End(), nil
+		}
+		if sum, _, err := f.hash(-1); err != nil || sum == f.Sidecar.SHA256 {
+			return f.End(), err
+		}
 	}
 	return f.Start + n, nil
 }
