@@ -159,6 +159,7 @@ func (b *buffer) commit(n int, at capture.Instant) {
 func (b *buffer) end() {
 	b.mu.Lock()
 	b.ended = true
+	b.since = time.Time{} // nobody waits for room any more
 	b.mu.Unlock()
 	poke(b.ready)
 }

@@ -497,12 +497,12 @@ func (r *Recorder) connection(ctx context.Context, c *source.Conn) error {
 		r.fail(fmt.Errorf("beginning a connection: %w", err))
 		return nil
 	}
-	log := r.log.With("connection", w.ID(), "endpoint", nameOf(c))
-	log.Info("connected", "peer", c.Peer)
+	log := r.log.With("endpoint", nameOf(c))
+	log.Info("connected", "connection", w.ID(), "peer", c.Peer)
 	for _, n := range c.Notes {
 		log.Warn(n)
 	}
-	t := r.newTape(w, func(err error) {
+	t := r.newTape(func() (*capture.Writer, error) { return w, nil }, func(err error) {
 		r.fail(err)
 		c.Interrupt()
 	})
@@ -592,14 +592,18 @@ func (k *protocolCheck) look(p []byte) (*protocolCheck, error) {
 
 // report notes a connection's end. only says that no other will follow it.
 func (r *Recorder) report(t *tape, name string, v source.Verdict, only bool, log *slog.Logger) {
-	s := t.w.Stats()
-	e := Ended{Connection: t.w.ID(), Endpoint: name, Received: t.received.Load(), Written: s.Written, Synced: s.Synced,
+	w := t.w.Load()
+	if w == nil {
+		return // there is no such connection; its bytes are counted
+	}
+	s := w.Stats()
+	e := Ended{Connection: w.ID(), Endpoint: name, Received: t.received.Load(), Written: s.Written, Synced: s.Synced,
 		Transport: verdictOf(v).Kind, Detail: string(v.End) + ": " + v.Reason, Framing: string(t.ending)}
 	_, _, e.Stalled = t.buf.usage()
 	if t.err != nil {
 		e.Transport, e.Detail = sidecar.TransportFailed, t.err.Error()
 	}
-	log.Info("ended", "received", e.Received, "written", e.Written, "transport", e.Transport, "detail", e.Detail, "framing", e.Framing)
+	log.Info("ended", "connection", e.Connection, "received", e.Received, "written", e.Written, "transport", e.Transport, "detail", e.Detail, "framing", e.Framing)
 	// Where connections follow each other, ends of all kinds are what the
 	// journal is for. Where this was the only one, what it lacks is missing.
 	// A stop of ours cuts what was under way, and is no loss of the stream's.

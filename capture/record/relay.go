@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"sync"
 	"time"
@@ -86,7 +85,7 @@ func (r *Recorder) relayOne(ctx context.Context, client net.Conn, at string, to 
 	if err != nil {
 		// The client sees what it would have seen: a connection that breaks.
 		p.abort(client)
-		if ctx.Err() == nil {
+		if !errors.Is(err, context.Canceled) {
 			r.attempt(to, fmt.Errorf("%s: for %s: %w", to, peer, err))
 		}
 		return
@@ -94,14 +93,11 @@ func (r *Recorder) relayOne(ctx context.Context, client net.Conn, at string, to 
 	defer server.Close()
 	p.server = server
 	name := fmt.Sprintf("relay of %s, which listens at %s, to %s", peer, at, to)
-	down, up, err := r.tapePair(p, name)
-	if err != nil {
-		r.relayTrouble(p, fmt.Errorf("beginning a connection: %w", err))
-	}
+	down, up := r.tapePair(p, name)
 	log := r.log.With("client", peer, "server", to.String())
 	downWay := &way{from: server, to: client, tape: r.recordingOf(down)}
 	upWay := &way{from: client, to: server, tape: r.recordingOf(up)}
-	log.Info("relaying", "downstream", idOf(down), "upstream", idOf(up))
+	log.Info("relaying")
 	stop := context.AfterFunc(ctx, p.stop)
 	defer stop()
 	upEnd, downEnd := p.run(upWay, downWay)
@@ -113,41 +109,40 @@ func (r *Recorder) relayOne(ctx context.Context, client net.Conn, at string, to 
 		if n := e.w.undelivered; n > 0 {
 			e.end.Reason += fmt.Sprintf("; the last %d bytes were received and not taken by the receiver", n)
 		}
-		if e.t == nil {
-			continue
-		}
 		e.t.finish(e.end)
-		r.report(e.t, name, e.end, false, log.With("connection", e.t.w.ID()))
+		r.report(e.t, name, e.end, false, log)
 	}
-}
-
-func idOf(t *tape) string {
-	if t == nil {
-		return "not recorded"
-	}
-	return t.w.ID()
 }
 
 // tapePair begins the recording of both directions: down is from the server.
-func (r *Recorder) tapePair(p *pair, name string) (down, up *tape, err error) {
+// The traffic does not wait for it.
+func (r *Recorder) tapePair(p *pair, name string) (down, up *tape) {
 	info := func(d wire.Direction) capture.ConnInfo {
 		return capture.ConnInfo{Endpoint: name, Protocol: r.opt.Protocol, Direction: d}
 	}
-	r.mu.Lock()
-	err = r.noSpace
-	r.mu.Unlock()
-	if err != nil {
-		return nil, nil, err
+	var both sync.Once
+	var wd, wu *capture.Writer
+	var err error
+	begin := func() {
+		r.mu.Lock()
+		err = r.noSpace
+		r.mu.Unlock()
+		if err == nil {
+			wd, wu, err = r.dir.ConnectPair(info(wire.Downstream), info(wire.Upstream))
+		}
+		if err != nil && !r.opt.Strict {
+			r.journal(capture.Entry{Event: capture.EventError, Endpoint: name, Detail: "relayed without being recorded: " + err.Error()})
+		}
 	}
-	wd, wu, err := r.dir.ConnectPair(info(wire.Downstream), info(wire.Upstream))
-	if err != nil {
-		return nil, nil, err
-	}
-	failed := func(err error) { r.relayTrouble(p, err) }
-	return r.newTape(wd, failed), r.newTape(wu, failed), nil
+	var once sync.Once
+	failed := func(err error) { once.Do(func() { r.relayTrouble(p, err) }) }
+	down = r.newTape(func() (*capture.Writer, error) { both.Do(begin); return wd, err }, failed)
+	up = r.newTape(func() (*capture.Writer, error) { both.Do(begin); return wu, err }, failed)
+	return down, up
 }
 
-// relayTrouble is what happens when a connection can't be recorded.
+// relayTrouble is what happens when a connection can't be recorded. Where the
+// recording ends, its sidecar says it.
 func (r *Recorder) relayTrouble(p *pair, err error) {
 	if r.opt.Strict {
 		r.fail(err)
@@ -156,11 +151,10 @@ func (r *Recorder) relayTrouble(p *pair, err error) {
 	}
 	r.count.setTrouble(err.Error())
 	r.log.Error("NOT RECORDING: the connection is relayed on", "err", err)
-	r.journal(capture.Entry{Event: capture.EventError, Detail: "relayed without being recorded: " + err.Error()})
 }
 
 func (r *Recorder) recordingOf(t *tape) recording {
-	return &relayTape{r: r, t: t, strict: r.opt.Strict, log: r.log}
+	return &relayTape{r: r, t: t, strict: r.opt.Strict}
 }
 
 // relayTape puts what a relay passes on into a tape as long as that can take
@@ -168,38 +162,33 @@ func (r *Recorder) recordingOf(t *tape) recording {
 // there, and the rest is counted.
 type relayTape struct {
 	r      *Recorder
-	t      *tape // nil when there is no recording from the start
+	t      *tape
 	strict bool
-	log    *slog.Logger
 	// own is the memory once nothing is recorded any more.
 	own []byte
 }
 
 func (k *relayTape) room() []byte {
-	if k.own == nil && k.t != nil {
-		if k.strict {
-			if p := k.t.buf.reserve(); p != nil {
-				return p
-			}
-		} else if p, full := k.t.buf.tryReserve(); p != nil {
+	if k.own != nil {
+		return k.own
+	}
+	if k.strict {
+		if p := k.t.buf.reserve(); p != nil {
 			return p
-		} else if full {
-			k.t.overrun()
 		}
+	} else if p, full := k.t.buf.tryReserve(); p != nil {
+		return p
+	} else if full {
+		k.t.overrun()
 	}
-	if k.own == nil {
-		k.own = make([]byte, relayRead)
-	}
+	k.own = make([]byte, relayRead)
 	return k.own
 }
 
 func (k *relayTape) passed(n int) {
-	switch {
-	case k.t == nil:
-		k.r.count.missed(int64(n))
-	case k.own == nil:
+	if k.own == nil {
 		k.t.commit(n, k.r.clock.Now())
-	default:
-		k.t.pass(n)
+		return
 	}
+	k.t.pass(n)
 }

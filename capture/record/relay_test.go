@@ -567,3 +567,52 @@ func TestRelayStops(t *testing.T) {
 		}
 	}
 }
+
+// TestRelayDoesNotWaitForTheDisk: a disk that hangs, from the start or later,
+// holds no traffic up.
+func TestRelayDoesNotWaitForTheDisk(t *testing.T) {
+	mem := vfs.NewMem()
+	hang := make(chan struct{})
+	echo := peer.Listen(t, func(c net.Conn, _ int) error { _, err := io.Copy(c, c); return err })
+	addr, r, end := relay(t, "tcp", echo, record.Options{Buffer: 1, Capture: capture.Options{FS: hanging{mem, hang}}})
+	for range 3 {
+		c, err := net.Dial("tcp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.SetDeadline(time.Now().Add(10 * time.Second))
+		for range 5 {
+			b := noise(1 << 20)
+			go c.Write(b)
+			got := make([]byte, len(b))
+			if _, err := io.ReadFull(c, got); err != nil || !bytes.Equal(got, b) {
+				t.Fatalf("the traffic is held up: %v", err)
+			}
+		}
+		c.Close()
+	}
+	// A read is counted after it was passed on.
+	for deadline := time.Now().Add(10 * time.Second); r.Status().Received < 3*2*5<<20 && time.Now().Before(deadline); {
+		time.Sleep(time.Millisecond)
+	}
+	if s := r.Status(); s.Received != 3*2*5<<20 || s.Stalled != 0 || !strings.Contains(s.Trouble, "slower than the traffic") {
+		t.Errorf("%+v", s)
+	}
+	close(hang)
+	settled(t, r, 6)
+	rep, err := end()
+	if err != nil || rep.Verdict != record.VerdictFindings || rep.NotRecorded == 0 || rep.Received != rep.Written+rep.NotRecorded {
+		t.Errorf("%v, %+v", err, rep.Status)
+	}
+}
+
+// hanging is a disk on which nothing gets done until it is released.
+type hanging struct {
+	vfs.FS
+	hang chan struct{}
+}
+
+func (h hanging) Create(name string) (vfs.File, error) {
+	<-h.hang
+	return h.FS.Create(name)
+}

@@ -62,7 +62,6 @@ func (c *counters) setTrouble(s string) {
 }
 
 func (c *counters) add(t *tape) {
-	c.connections.Add(1)
 	c.mu.Lock()
 	c.open[t] = struct{}{}
 	c.mu.Unlock()
@@ -76,14 +75,6 @@ func (c *counters) remove(t *tape, lost int64) {
 	delete(c.open, t)
 	c.stalled += stalled
 	c.most = max(c.most, most)
-	c.mu.Unlock()
-}
-
-// missed counts bytes that were passed on with no recording at all.
-func (c *counters) missed(n int64) {
-	c.received.Add(n)
-	c.mu.Lock()
-	c.notRecorded += n
 	c.mu.Unlock()
 }
 

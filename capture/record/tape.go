@@ -2,6 +2,7 @@ package record
 
 import (
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,10 +19,14 @@ import (
 // network before the buffer is full.
 type tape struct {
 	r   *Recorder
-	w   *capture.Writer
 	buf *buffer
-	// failed is called once, from the tape's goroutine, when it can't go on.
+	// open begins the connection on disk, which may take its time, too.
+	open func() (*capture.Writer, error)
+	// failed is called once when recording can't go on. It must not wait for
+	// the disk.
 	failed func(error)
+	// w is there once it was opened.
+	w atomic.Pointer[capture.Writer]
 
 	received atomic.Int64
 	broken   atomic.Bool
@@ -39,12 +44,20 @@ type tape struct {
 	err    error
 }
 
-func (r *Recorder) newTape(w *capture.Writer, failed func(error)) *tape {
-	t := &tape{r: r, w: w, buf: newBuffer(r.opt.Buffer), failed: failed,
+func (r *Recorder) newTape(open func() (*capture.Writer, error), failed func(error)) *tape {
+	t := &tape{r: r, buf: newBuffer(r.opt.Buffer), open: open, failed: failed,
 		rotate: make(chan struct{}, 1), quit: make(chan error, 1), done: make(chan struct{})}
 	r.count.add(t)
 	go t.run()
 	return t
+}
+
+// stats are the writer's, zero as long as there is none.
+func (t *tape) stats() capture.Stats {
+	if w := t.w.Load(); w != nil {
+		return w.Stats()
+	}
+	return capture.Stats{}
 }
 
 // commit takes the first n bytes of what the buffer's reserve gave.
@@ -87,7 +100,7 @@ func (t *tape) finish(v source.Verdict) {
 	}
 	t.buf.end()
 	<-t.done
-	t.r.count.remove(t, t.received.Load()-t.w.Stats().Written)
+	t.r.count.remove(t, t.received.Load()-t.stats().Written)
 }
 
 // notRecorded is how many received bytes are in no file, once the tape broke.
@@ -95,14 +108,14 @@ func (t *tape) notRecorded() int64 {
 	if !t.broken.Load() {
 		return 0
 	}
-	return t.received.Load() - t.w.Stats().Written
+	return t.received.Load() - t.stats().Written
 }
 
 // account adds to the recorder's sums what was written and synced since.
 func (t *tape) account() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	s := t.w.Stats()
+	s := t.stats()
 	t.r.count.written.Add(s.Written - t.accounted)
 	t.r.count.synced.Add(s.Synced - t.accountedS)
 	t.accounted, t.accountedS = s.Written, s.Synced
@@ -114,16 +127,26 @@ const rotateTick = 250 * time.Millisecond
 
 func (t *tape) run() {
 	defer close(t.done)
+	w, err := t.open()
+	if err != nil {
+		t.err = fmt.Errorf("beginning a connection: %w", err)
+		t.broken.Store(true)
+		t.failed(t.err)
+		t.buf.giveUp()
+		return
+	}
+	t.w.Store(w)
+	t.r.count.connections.Add(1)
 	stop := make(chan struct{})
 	var syncing sync.WaitGroup
 	if every := t.r.opt.Sync.Every; every > 0 {
 		syncing.Add(1)
 		go func() {
 			defer syncing.Done()
-			t.syncEvery(every, stop)
+			t.syncEvery(w, every, stop)
 		}()
 	}
-	err := t.loop()
+	err = t.loop(w)
 	close(stop)
 	syncing.Wait()
 	if err == nil {
@@ -145,7 +168,7 @@ func (t *tape) run() {
 	} else {
 		why, v = closedFor(t.end.End), verdictOf(t.end)
 	}
-	ending, cerr := t.w.Close(v, why)
+	ending, cerr := w.Close(v, why)
 	t.account()
 	if cerr != nil && err == nil {
 		err = cerr
@@ -156,7 +179,7 @@ func (t *tape) run() {
 }
 
 // loop writes until the buffer ends.
-func (t *tape) loop() error {
+func (t *tape) loop(w *capture.Writer) error {
 	var tick <-chan time.Time
 	if t.r.opt.Capture.RotateEvery > 0 {
 		k := time.NewTicker(min(rotateTick, t.r.opt.Capture.RotateEvery))
@@ -170,11 +193,11 @@ func (t *tape) loop() error {
 		}
 		var err error
 		if len(p) > 0 {
-			err = t.write(p, from, marks)
+			err = t.write(w, p, from, marks)
 			t.buf.release(len(p))
 			select {
 			case <-t.rotate:
-				err = errors.Join(err, t.w.Rotate(sidecar.ClosedRequest))
+				err = errors.Join(err, w.Rotate(sidecar.ClosedRequest))
 			case qerr := <-t.quit:
 				err = errors.Join(err, qerr)
 			default:
@@ -184,9 +207,9 @@ func (t *tape) loop() error {
 			case <-t.buf.ready:
 				continue
 			case <-t.rotate:
-				err = t.w.Rotate(sidecar.ClosedRequest)
+				err = w.Rotate(sidecar.ClosedRequest)
 			case <-tick:
-				err = t.w.RotateIfDue(t.r.clock.Now())
+				err = w.RotateIfDue(t.r.clock.Now())
 			case err = <-t.quit:
 			}
 		}
@@ -198,22 +221,22 @@ func (t *tape) loop() error {
 }
 
 // write writes what waits, read by read, each with its arrival.
-func (t *tape) write(p []byte, from int, marks []mark) error {
+func (t *tape) write(w *capture.Writer, p []byte, from int, marks []mark) error {
 	at := 0
 	for _, m := range marks {
 		end := m.end - from
-		if _, err := t.w.Write(p[at:end], m.at); err != nil {
+		if _, err := w.Write(p[at:end], m.at); err != nil {
 			return err
 		}
 		at = end
 	}
 	if t.r.opt.Sync.Frame {
-		return t.w.Sync()
+		return w.Sync()
 	}
 	return nil
 }
 
-func (t *tape) syncEvery(every time.Duration, stop <-chan struct{}) {
+func (t *tape) syncEvery(w *capture.Writer, every time.Duration, stop <-chan struct{}) {
 	k := time.NewTicker(every)
 	defer k.Stop()
 	for {
@@ -222,10 +245,10 @@ func (t *tape) syncEvery(every time.Duration, stop <-chan struct{}) {
 			return
 		case <-k.C:
 		}
-		if s := t.w.Stats(); s.Synced == s.Written {
+		if s := w.Stats(); s.Synced == s.Written {
 			continue
 		}
-		if err := t.w.Sync(); err != nil {
+		if err := w.Sync(); err != nil {
 			t.endWith(err)
 			return
 		}
