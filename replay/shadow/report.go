@@ -267,7 +267,7 @@ func (r *Report) Text(w io.Writer, dir string) error {
 			fmt.Fprintf(b, ", %s, %s missing", many(s.Holes, "hole"), many(s.Missing, "byte"))
 		}
 		if s.Overlaps > 0 {
-			fmt.Fprintf(b, ", %s that differ", many(s.Overlaps, "overlap"))
+			fmt.Fprintf(b, ", %s", many(s.Overlaps, "differing overlap"))
 		}
 		fmt.Fprintln(b)
 	}

@@ -2,6 +2,7 @@ package aewr
 
 import (
 	"bytes"
+	"hash/fnv"
 	"io"
 	"testing"
 
@@ -127,6 +128,26 @@ func BenchmarkChecksum(b *testing.B) {
 	bench(b, stream, func() (n int) {
 		for at := 0; at < len(stream); at += HeaderSize {
 			if Checksum(stream[at:]) == 0 {
+				n--
+			}
+			n++
+		}
+		return n
+	})
+}
+
+// BenchmarkChecksumOfLibrary is the same by the standard library, byte by byte.
+func BenchmarkChecksumOfLibrary(b *testing.B) {
+	stream := headerStream(1 << 20)
+	hash := fnv.New32a()
+	var zero [4]byte
+	bench(b, stream, func() (n int) {
+		for at := 0; at < len(stream); at += HeaderSize {
+			hash.Reset()
+			hash.Write(stream[at : at+offChecksum])
+			hash.Write(zero[:])
+			hash.Write(stream[at+offChecksum+4 : at+HeaderSize])
+			if hash.Sum32() == 0 {
 				n--
 			}
 			n++
