@@ -423,3 +423,54 @@ func FuzzDecoder(f *testing.F) {
 		Protocol{}.Detect(b[:min(len(b), wire.DetectLimit)], true)
 	})
 }
+
+// Cuts, single flips and zeros through every golden stream: at points a stride
+// apart, and around every one of its first boundaries.
+func TestSweepsOfEveryGoldenStream(t *testing.T) {
+	points := 60
+	if os.Getenv("WIRETAPE_TORTURE") == "1" {
+		points = 5000
+	}
+	for _, name := range golden(t) {
+		b := gunzip(t, name)
+		us, _, _ := readAll(t, b, open(t, wire.Config{}))
+		ends := map[int]bool{0: true}
+		var at []int
+		for i, u := range us {
+			ends[int(u.End())] = true
+			if i < points/4 {
+				at = append(at, int(u.End())-1, int(u.End()), int(u.End())+1)
+			}
+		}
+		for p := 0; p < len(b); p += max(1, len(b)/points) {
+			at = append(at, p)
+		}
+		for _, p := range at {
+			if p >= len(b) {
+				continue
+			}
+			got, last, r := readAll(t, b[:p], open(t, wire.Config{}))
+			whole(t, fmt.Sprint(name, " cut at ", p), b[:p], got, last, r)
+			if (r.Ending() == wire.EndingClean) != ends[p] {
+				t.Fatalf("%s cut at %d: %v", name, p, r.Ending())
+			}
+			c := bytes.Clone(b)
+			c[p] ^= 1 << (p % 8)
+			got, last, r = readAll(t, c, open(t, wire.Config{}))
+			whole(t, fmt.Sprint(name, " flip at ", p), c, got, last, r)
+			c[p] ^= 1 << (p % 8)
+			clear(c[p:])
+			got, last, r = readAll(t, c, open(t, wire.Config{}))
+			whole(t, fmt.Sprint(name, " zeros from ", p), c, got, last, r)
+			// What was read before the damage is what was there.
+			for i, u := range got {
+				if u.End() > int64(p) {
+					break
+				}
+				if u.Offset != us[i].Offset || u.Size != us[i].Size || u.Kind != us[i].Kind {
+					t.Fatalf("%s zeros from %d: unit %d at %d", name, p, i, u.Offset)
+				}
+			}
+		}
+	}
+}
