@@ -96,8 +96,8 @@ func TestLessonNamesAndClocks(t *testing.T) {
 				if ci.Duration != 30*2100*time.Millisecond {
 					t.Fatalf("it lasted %v", ci.Duration)
 				}
-				if (len(ci.ClockSteps) == 0) != (c.name == "never") {
-					t.Fatalf("clock steps: %v", ci.ClockSteps)
+				if len(ci.ClockSteps) == 0 {
+					t.Fatal("no clock steps")
 				}
 			}
 		})
@@ -527,16 +527,16 @@ func TestStatsAndSync(t *testing.T) {
 			}
 		}
 	}()
-	for range 20 {
-		for p := stream; len(p) > 0; {
+	sent := int64(0)
+	for body := stream; sent < 100_000; body = stream[4:] {
+		for p := body; len(p) > 0; {
 			n := min(50, len(p))
 			if _, err := w.Write(p[:n], clock.pass(1)); err != nil {
 				t.Fatal(err)
 			}
 			p = p[n:]
 		}
-		stream = stream[4:]
-		break
+		sent += int64(len(body))
 	}
 	close(stop)
 	if err := <-done; err != nil {
@@ -545,7 +545,7 @@ func TestStatsAndSync(t *testing.T) {
 	if err := w.Sync(); err != nil {
 		t.Fatal(err)
 	}
-	if s := w.Stats(); s.Synced != s.Received || s.Synced != int64(len(stream)+4) {
+	if s := w.Stats(); s.Synced != s.Received || s.Synced != sent {
 		t.Fatalf("%+v", s)
 	}
 	left := mem.CrashClone(vfs.CrashLoseAll, 0)
