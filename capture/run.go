@@ -173,11 +173,8 @@ func (rr *RunReader) Read(p []byte) (int, error) {
 			if rr.cur, rr.err = rr.file.openAt(rr.skip); rr.err != nil {
 				continue
 			}
-			if rr.skip != rr.got || rr.skip == 0 {
-				rr.sum = nil
-			}
-			// A file without a hash may have one when it is sealed: Extend.
-			if rr.hashing && rr.skip == 0 && (rr.file.proved() || !rr.file.Sealed) {
+			rr.sum = nil
+			if rr.hashing && rr.skip == 0 && rr.file.proved() {
 				rr.sum = sha256.New()
 			}
 			rr.got, rr.skip = rr.skip, 0
@@ -204,52 +201,6 @@ func (rr *RunReader) Read(p []byte) (int, error) {
 	}
 }
 
-// Offset is the place in the connection of the next byte that Read gives.
-func (rr *RunReader) Offset() int64 {
-	switch {
-	case rr.file != nil:
-		return rr.file.Start + rr.got
-	case rr.next < len(rr.run.Files):
-		return rr.run.Files[rr.next].Start + rr.skip
-	}
-	return rr.run.End()
-}
-
-// Extend lets a reader that came to its end go on in a later look at the same
-// connection, in which the run has grown: Read then gives what is new. r is the
-// run that holds the reader's Offset, or ends there. It is false when r does
-// not go on where the reader stands: then there is a hole, or other bytes.
-func (rr *RunReader) Extend(r *Run) bool {
-	at := rr.Offset()
-	if rr.err != nil || r.conn.ID != rr.run.conn.ID || at < r.Start || at > r.End() {
-		return false
-	}
-	if rr.file == nil {
-		fresh, _ := r.OpenAt(at)
-		rr.run, rr.next, rr.skip = r, fresh.next, fresh.skip
-		return fresh.err == nil
-	}
-	i := sort.Search(len(r.Files), func(i int) bool { return r.Files[i].Number >= rr.file.Number })
-	if i == len(r.Files) || r.Files[i].Number != rr.file.Number || r.Files[i].Start != rr.file.Start || r.Files[i].Length < rr.got {
-		return false
-	}
-	f := r.Files[i]
-	switch {
-	case rr.cur != nil:
-		// The open file goes on; only how much of it there is has changed.
-		rr.cur.Close()
-		rr.cur = nil
-		fallthrough
-	case f.Length > rr.got || f.proved() && !rr.file.proved() && rr.sum != nil:
-		// The file itself grew, or can be held against its hash now.
-		rr.next, rr.skip = i, rr.got
-	default:
-		rr.next = i + 1
-	}
-	rr.run = r
-	return true
-}
-
 // proved says that the sidecar has a hash for just these bytes.
 func (f *File) proved() bool {
 	return f.Sidecar != nil && !f.Sidecar.Open && f.Sidecar.Length == f.Length
@@ -263,7 +214,7 @@ func (rr *RunReader) endFile() {
 		rr.damaged(io.ErrUnexpectedEOF)
 		return
 	}
-	if rr.sum == nil || !f.proved() {
+	if rr.sum == nil {
 		return
 	}
 	if sum := hex.EncodeToString(rr.sum.Sum(nil)); sum != f.Sidecar.SHA256 {

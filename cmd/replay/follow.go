@@ -23,6 +23,7 @@ import (
 func followInputs(r *cli.Run, in *inputFlags, opt replay.Options, follow bool) (*replay.Report, error) {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
+	in.cache = &capture.Cache{}
 	fo := replay.FollowOptions{
 		Open: func() (*capture.Set, error) { return in.open(r.Args) },
 		Once: !follow,

@@ -13,7 +13,9 @@ import (
 // inputFlags are the flags of every verb that reads captures.
 type inputFlags struct {
 	protocol cli.Word
-	inputs   *replay.Inputs
+	// cache is for who opens the same inputs again and again.
+	cache  *capture.Cache
+	inputs *replay.Inputs
 }
 
 func (f *inputFlags) register(fs *pflag.FlagSet) {
@@ -27,7 +29,7 @@ func (f *inputFlags) open(args []string) (*capture.Set, error) {
 	if len(args) == 0 {
 		return nil, cli.Usagef("no INPUT: name a capture directory, some of its files, or a raw stream file")
 	}
-	in, err := replay.OpenInputs(args, capture.InputOptions{Protocol: f.protocol.Value})
+	in, err := replay.OpenInputs(args, capture.InputOptions{Protocol: f.protocol.Value, Cache: f.cache})
 	var no *capture.NoPlaceError
 	if errors.As(err, &no) {
 		err = &cli.HintError{Err: err, Hint: "give the files before it as well, or its sidecar"}
