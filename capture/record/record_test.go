@@ -389,7 +389,7 @@ func journal(t testing.TB, text []byte) (all []capture.Entry) {
 // again; a keepalive just in time never trips it.
 func TestLessonSilentServer(t *testing.T) {
 	stream := real(t)
-	const idle = 150 * time.Millisecond
+	const idle = 700 * time.Millisecond
 	var conns atomic.Int32
 	script := func(c net.Conn, n int) error {
 		conns.Add(1)
@@ -424,7 +424,7 @@ func TestLessonSilentServer(t *testing.T) {
 			reasons = append(reasons, e.Reason)
 		}
 	}
-	if reasons[0] != sidecar.TransportIdle || !strings.Contains(rep.Ended[0].Detail, "nothing received for 150ms") {
+	if reasons[0] != sidecar.TransportIdle || !strings.Contains(rep.Ended[0].Detail, "nothing received for 700ms") {
 		t.Errorf("reasons %v, %s", reasons, rep.Ended[0].Detail)
 	}
 }

@@ -78,6 +78,8 @@ type Options struct {
 	Retention capture.Retention
 	// Strict makes a relay stop when it can't record.
 	Strict bool
+	// ClientPublishes says that in a relay what clients send is downstream.
+	ClientPublishes bool
 	// OnSealed is a program that gets each sealed file's path as an argument.
 	OnSealed string
 	// Log is for what happens; nil is slog.Default.

@@ -95,6 +95,9 @@ func (r *Recorder) relayOne(ctx context.Context, client net.Conn, at string, to 
 	name := fmt.Sprintf("relay of %s, which listens at %s, to %s", peer, at, to)
 	down, up := r.tapePair(p, name)
 	log := r.log.With("client", peer, "server", to.String())
+	if r.opt.ClientPublishes {
+		down, up = up, down
+	}
 	downWay := &way{from: server, to: client, tape: r.recordingOf(down)}
 	upWay := &way{from: client, to: server, tape: r.recordingOf(up)}
 	log.Info("relaying")
@@ -114,7 +117,7 @@ func (r *Recorder) relayOne(ctx context.Context, client net.Conn, at string, to 
 	}
 }
 
-// tapePair begins the recording of both directions: down is from the server.
+// tapePair begins the recording of both directions: down is from the publisher.
 // The traffic does not wait for it.
 func (r *Recorder) tapePair(p *pair, name string) (down, up *tape) {
 	info := func(d wire.Direction) capture.ConnInfo {

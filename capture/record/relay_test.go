@@ -16,6 +16,7 @@ import (
 
 	"wiretape/capture"
 	"wiretape/capture/record"
+	"wiretape/capture/sidecar"
 	"wiretape/capture/source"
 	"wiretape/internal/peer"
 	"wiretape/internal/vfs"
@@ -300,6 +301,29 @@ func TestRelayHoldsASenderUp(t *testing.T) {
 	const perConnection = 16 << 20
 	if s := r.Status(); through > 2*perConnection || s.Received > perConnection || s.Received == 0 {
 		t.Errorf("a sender got rid of %d bytes; the relay took %d in", through, s.Received)
+	}
+}
+
+// TestRelayOfAPublisherThatConnects: what the client sends is downstream.
+func TestRelayOfAPublisherThatConnects(t *testing.T) {
+	stream := real(t)
+	mem := vfs.NewMem()
+	server := peer.Listen(t, func(c net.Conn, _ int) error { return peer.Hold(c) })
+	addr, r, end := relay(t, "tcp", server, record.Options{ClientPublishes: true, Capture: capture.Options{FS: mem}})
+	if err := peer.Publish(t.Context(), "tcp", addr, nil, peer.Send(stream)); err != nil {
+		t.Fatal(err)
+	}
+	settled(t, r, 2)
+	if _, err := end(); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range sidecars(t, mem.Files()) {
+		if want := map[bool]string{true: "downstream", false: "upstream"}[s.Length > 0]; s.Direction != want {
+			t.Errorf("%d bytes are %s", s.Length, s.Direction)
+		}
+		if s.Length > 0 && (s.Length != int64(len(stream)) || s.Protocol != "dendro" || s.Framing != sidecar.FramingFrames) {
+			t.Errorf("%d bytes of %s, framing %s", s.Length, s.Protocol, s.Framing)
+		}
 	}
 }
 

@@ -316,13 +316,13 @@ func TestRefusedClientCertificate(t *testing.T) {
 // the idle timeout; one that says something just in time never trips it.
 func TestLessonSilentPeer(t *testing.T) {
 	id := peer.NewIdentity(t)
-	const idle = 200 * time.Millisecond
+	const idle = 800 * time.Millisecond
 	silent := func(c net.Conn, _ int) error {
 		c.Write([]byte("preamble"))
 		return peer.Hold(c)
 	}
 	alive := func(c net.Conn, _ int) error {
-		for range 8 {
+		for range 5 {
 			if _, err := c.Write([]byte("k")); err != nil {
 				return err
 			}
@@ -361,7 +361,7 @@ func TestLessonSilentPeer(t *testing.T) {
 		{"tls, alive", "tls://" + peer.ListenTLS(t, id.ServerConfig(t, false), alive), opt, false},
 		{"http, alive", "http://" + peer.Listen(t, response(alive)), opt, false},
 		{"stdin, alive", "-", stdin(pipe(func(w io.Writer) {
-			for range 8 {
+			for range 5 {
 				w.Write([]byte("k"))
 				time.Sleep(idle * 6 / 10)
 			}
@@ -378,10 +378,10 @@ func TestLessonSilentPeer(t *testing.T) {
 			start := time.Now()
 			got, v := read(c, 1)
 			if tc.silent {
-				if string(got) != "preamble" || v.End != source.EndIdle || !strings.Contains(v.Reason, "200ms") || time.Since(start) < idle {
+				if string(got) != "preamble" || v.End != source.EndIdle || !strings.Contains(v.Reason, "800ms") || time.Since(start) < idle {
 					t.Errorf("%q, %+v after %v", got, v, time.Since(start))
 				}
-			} else if string(got) != "kkkkkkkk" || v.End == source.EndIdle {
+			} else if string(got) != "kkkkk" || v.End == source.EndIdle {
 				t.Errorf("%q, %+v", got, v)
 			}
 		})

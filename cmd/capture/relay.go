@@ -36,6 +36,7 @@ func setupRelay(fs *pflag.FlagSet) func(*cli.Run) error {
 		s          service
 		listen, to string
 		strict     bool
+		client     bool
 		maxConns   int
 	)
 	fs.StringVar(&listen, "listen", "", "the `ADDR`ess that clients connect to")
@@ -44,6 +45,7 @@ func setupRelay(fs *pflag.FlagSet) func(*cli.Run) error {
 	s.buffer = relayBuffer
 	fs.Lookup("buffer").DefValue = s.buffer.String()
 	fs.BoolVar(&strict, "strict-record", false, "rather stop the traffic than pass on what is not recorded")
+	fs.BoolVar(&client, "client-publishes", false, "what clients send is downstream: publishers connect to --listen")
 	fs.IntVar(&maxConns, "max-connections", record.DefaultMaxConnections, "connections at the same time")
 	return func(run *cli.Run) error {
 		if len(run.Args) > 0 {
@@ -61,7 +63,7 @@ func setupRelay(fs *pflag.FlagSet) func(*cli.Run) error {
 		if err != nil {
 			return err
 		}
-		o.Strict, o.MaxConnections = strict, maxConns
+		o.Strict, o.ClientPublishes, o.MaxConnections = strict, client, maxConns
 		var l net.Listener
 		opened := func(ctx context.Context, log *slog.Logger) error {
 			var err error
