@@ -897,6 +897,12 @@ func (c *Connection) detect() error {
 					Message: "the sidecar says " + wire.SafeText(said, 40) + ", the bytes are " + p.Name()})
 			}
 			c.Protocol = p.Name()
+			for _, r := range c.runs {
+				// Placed before the protocol was known.
+				if r.Context != nil && r.Context.Protocol == ProtocolRaw {
+					r.Context = wire.MidStream(c.Protocol)
+				}
+			}
 			if d != wire.DirectionUnknown {
 				c.Direction = d
 			}
