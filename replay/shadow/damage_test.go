@@ -204,6 +204,35 @@ func TestHoles(t *testing.T) {
 	}
 }
 
+// TestFenceHoldsAcrossAHole loses a file, its neighbours' sidecars too: an old
+// epoch behind the hole is still one.
+func TestFenceHoldsAcrossAHole(t *testing.T) {
+	s := aewrgen.Make(aewrgen.Options{Seed: 14, Version: 22, Workers: 1, Requests: 20, ChunkBytes: 300, Fence: true})
+	dir, ids := record(t, s, 4000)
+	up := slices.IndexFunc(set(t, dir).Connections, func(c *capture.Connection) bool { return c.Direction == wire.Upstream })
+	files := set(t, dir).Connections[up].Files
+	last := files[len(files)-1]
+	if len(files) < 4 || s.Fences[0].Offset < last.Start {
+		t.Fatalf("%d files, the fence at %d", len(files), s.Fences[0].Offset)
+	}
+	if err := os.Remove(files[len(files)-2].Path); err != nil {
+		t.Fatal(err)
+	}
+	sidecars, err := filepath.Glob(filepath.Join(dir, "*.json"))
+	if err != nil || len(sidecars) == 0 {
+		t.Fatal(sidecars, err)
+	}
+	for _, path := range sidecars {
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := rebuild(t, ids, dir)
+	if got := r.rows(t, "SELECT epoch, newest FROM fence_violations"); got != "7 8" || r.report.FindingsByKind[aewr.KindEpochFence] != 1 {
+		t.Errorf("violations %q: %+v", got, r.report.Findings)
+	}
+}
+
 // TestBothDirectionsInOneStream has a stream into which somebody merged both
 // directions: it is one session of its own.
 func TestBothDirectionsInOneStream(t *testing.T) {

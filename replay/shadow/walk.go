@@ -75,6 +75,7 @@ func (b *builder) connection(k *connection) error {
 		}
 	}
 	w := &walker{b: b, k: k}
+	in.Open = w.open
 	for {
 		u, found, err := in.Next()
 		// What lies before a frame is lost before it is read: a hole, an end
@@ -140,6 +141,22 @@ type walker struct {
 
 	arrivals sidecar.Arrivals
 	file     *capture.File
+}
+
+// contextBytes is room enough for a decoder's context.
+const contextBytes = 1 << 10
+
+// open starts the decoder of a run. Behind a hole without a sidecar the newest
+// epoch and the version are those from before the hole.
+func (w *walker) open(run *capture.Run) (wire.Decoder, error) {
+	dec, err := w.k.Decoder(run)
+	if err != nil || w.dec == nil {
+		return dec, err
+	}
+	if d, ok := dec.(*aewr.Decoder); ok && d.Epoch() >= w.dec.Epoch() {
+		return dec, nil
+	}
+	return aewr.Protocol.Open(wire.Config{Direction: w.k.Direction, Context: w.dec.Context(contextBytes)})
 }
 
 // arrival is when the byte at an offset came, nil when not known.
