@@ -89,6 +89,8 @@ type Set struct {
 	// Findings about inputs that belong to no connection, such as foreign
 	// files. Those about a connection are in it.
 	Findings []wire.Finding
+
+	folders []string // that were given
 }
 
 // Connection is one transport session in one direction.
@@ -118,6 +120,8 @@ type Connection struct {
 
 	runs []*Run
 	opt  InputOptions
+	// accounted is the highest file number that is here or known to be missing.
+	accounted int64
 }
 
 // Runs are the contiguous stretches of the connection, in order; none when it
@@ -270,6 +274,7 @@ func OpenInputs(paths []string, opt InputOptions) (*Set, error) {
 	if err := in.connections(); err != nil {
 		return nil, err
 	}
+	in.set.folders = in.folders
 	return in.set, nil
 }
 

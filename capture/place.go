@@ -125,6 +125,7 @@ func (in *inputs) lastFile(c *Connection, g *gathered, next int64) {
 	for n := range g.sides {
 		behind = max(behind, n)
 	}
+	c.accounted = behind
 	if behind >= next {
 		f := &File{Number: behind, Name: stem(c.ID, behind) + extBytes}
 		end, known := last.End(), false

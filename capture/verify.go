@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"path/filepath"
+	"sort"
 	"strings"
 
 	"wiretape/capture/sidecar"
@@ -76,6 +77,9 @@ func Verify(paths []string, opt VerifyOptions) (*VerifyReport, error) {
 		v.rep.Connections++
 		err = v.connection(c)
 	}
+	if err == nil {
+		err = v.journals(set)
+	}
 	if err != nil && err != errFirst {
 		return v.rep, err
 	}
@@ -130,6 +134,63 @@ func (v *verifier) connection(c *Connection) error {
 		}
 	}
 	return nil
+}
+
+// journals holds the folders' journals against what is there: a file that was
+// sealed in a folder, not pruned, and is in none of the inputs is missing, also
+// where no other file of its connection would tell.
+func (v *verifier) journals(set *Set) error {
+	accounted := map[string]int64{}
+	for _, c := range set.Connections {
+		accounted[c.ID] = c.accounted
+	}
+	gone := map[string]Entry{}
+	for _, dir := range set.folders {
+		skipped := 0
+		err := eachEntry(v.fs(), dir, func(e Entry) {
+			n := ParseName(e.File)
+			switch s := stem(n.Connection, n.Number); {
+			case n.Number <= accounted[n.Connection]:
+			case e.Event == EventSeal || e.Event == EventRecover:
+				gone[s] = e
+			case e.Event == EventPrune:
+				delete(gone, s)
+			}
+		}, &skipped)
+		if err != nil {
+			return err
+		}
+		// A recorder may have sealed files since the folder was listed.
+		for s := range gone {
+			for _, ext := range []string{extBytes, extCompressed} {
+				if _, err := v.fs().Stat(filepath.Join(dir, s+ext)); err == nil {
+					delete(gone, s)
+				}
+			}
+		}
+	}
+	names := make([]string, 0, len(gone))
+	for s := range gone {
+		names = append(names, s)
+	}
+	sort.Strings(names)
+	for _, s := range names {
+		e := gone[s]
+		if err := v.report(wire.Finding{Kind: KindMissingFiles, Connection: ParseName(s + extBytes).Connection, File: s + extBytes,
+			Offset: e.Offset, Length: max(e.Bytes, 0),
+			Message: "the journal says that " + s + extBytes + " was sealed here, and it is gone",
+			Cost:    wire.Itoa(e.Bytes) + " bytes are missing"}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (v *verifier) fs() vfs.FS {
+	if v.opt.Input.FS != nil {
+		return v.opt.Input.FS
+	}
+	return vfs.OS
 }
 
 // run reads a run once: the framing goes on from file to file, and where it was

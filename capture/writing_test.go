@@ -594,6 +594,18 @@ func TestVerifyFinds(t *testing.T) {
 		{"index of another file", func(m *vfs.Mem) { m.SetFile(r.name(3, ".idx"), r.files[r.name(4, ".idx")]) }, capture.KindIndex},
 		{"index noise", func(m *vfs.Mem) { m.SetFile(r.name(3, ".idx"), bytes.Repeat([]byte{0xff}, 100)) }, capture.KindIndex},
 		{"sums noise", func(m *vfs.Mem) { m.SetFile(r.name(3, ".sha256"), []byte("noise\n")) }, capture.KindSums},
+		{"a last file that only the journal knows", func(m *vfs.Mem) {
+			for _, ext := range []string{".cap", ".json", ".idx", ".sha256"} {
+				m.Remove(r.name(r.count(), ext))
+			}
+		}, capture.KindNoEnd + " " + capture.KindMissingFiles},
+		{"a connection that only the journal knows", func(m *vfs.Mem) {
+			for name := range r.files {
+				if strings.Contains(name, r.id) {
+					m.Remove(name)
+				}
+			}
+		}, capture.KindMissingFiles},
 		{"unsealed", func(m *vfs.Mem) {
 			n := r.count()
 			m.Rename(r.name(n, ".cap"), r.name(n, ".cap.partial"))
