@@ -26,7 +26,8 @@ var buildCommand = &cli.Command{
 archive; any number of them, of any number of connections and sites, in any order. OUT is a dendro
 archive (SQLite); it appears whole, under its name, or not at all. What can't be
 in the archive lies in OUT.quarantine/ with its bytes and the reason. For melin
-OUT is a folder with the replica's journal and a catalogue (docs/melin.md).
+OUT is a folder with the replica's journal and a catalogue (docs/melin.md), for
+AEWR one with the containers' shadows and a catalogue of sessions (docs/aewr.md).
 
 The report goes to standard output: what was rebuilt, what is missing and why.`,
 	Examples: `# rebuild from a capture directory
