@@ -7,13 +7,16 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"wiretape/capture"
 	"wiretape/internal/aewrgen"
+	"wiretape/replay/internal/db"
 	"wiretape/replay/internal/unfinished"
 	"wiretape/wire"
 	"wiretape/wire/aewr"
@@ -478,6 +481,55 @@ func TestTwoBuildsOfOneName(t *testing.T) {
 	names, err := os.ReadDir(filepath.Dir(out))
 	if err != nil || len(names) != 1 {
 		t.Errorf("%v, %v", names, err)
+	}
+}
+
+// TestKilledBuilds kills the process that builds, at any moment: the name is
+// never there by half, and the next run makes what an undisturbed one makes.
+func TestKilledBuilds(t *testing.T) {
+	if out := os.Getenv("WIRETAPE_TEST_BUILD"); out != "" {
+		// The child: it builds until it is killed.
+		if _, err := Build(set(t, os.Getenv("WIRETAPE_TEST_INPUT")), out, Options{}); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	s := aewrgen.Make(aewrgen.Options{Seed: 3, Version: 31, Workers: 2, Requests: 40, ChunkBytes: 5000, Gap: true, Differ: true})
+	dir, ids := record(t, s, 0)
+	want := rebuild(t, ids, dir).dump(t)
+	rounds := 5
+	if os.Getenv("WIRETAPE_TORTURE") == "1" {
+		rounds = 100
+	}
+	rng := rand.New(rand.NewPCG(8, 8))
+	for range rounds {
+		out := filepath.Join(t.TempDir(), "out")
+		child := exec.Command(os.Args[0], "-test.run=^TestKilledBuilds$")
+		child.Env = append(os.Environ(), "WIRETAPE_TEST_BUILD="+out, "WIRETAPE_TEST_INPUT="+dir)
+		if err := child.Start(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Duration(rng.IntN(400)) * time.Millisecond)
+		if err := child.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+			t.Fatal(err)
+		}
+		child.Wait() // it was killed, or was done
+		if _, err := os.Stat(out); err != nil {
+			if _, err := Build(set(t, dir), out, Options{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		d, err := db.Open(filepath.Join(out, catalogueName), db.ReadOnly)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := &rebuilt{dir: out, db: d}
+		if got := strings.ReplaceAll(r.dump(t), "tool \n", "tool test\n"); got != want {
+			t.Error("the build after a kill is another one")
+		}
+		if err := d.Close(); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
