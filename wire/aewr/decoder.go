@@ -215,7 +215,7 @@ func (d *Decoder) Observe(u wire.Unit, findings []wire.Finding) []wire.Finding {
 			f := d.checksumFinding(&h, sum)
 			f.Offset += u.Offset
 			if !d.good {
-				f.Cost = "until one matches on this connection, lengths are taken as they are and further mismatches are not reported"
+				f.Cost = "until one matches on this connection (reading " + ReadingChecksumScope + "), lengths are taken as they are and further mismatches are not reported"
 			}
 			findings = append(findings, f)
 			d.reported = true
