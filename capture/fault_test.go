@@ -266,3 +266,49 @@ func TestLessonFailedSyncIsFinal(t *testing.T) {
 		}
 	}
 }
+
+// TestFailedLargeWrite: what is hashed beside a write that fails does not stay
+// in the file's hash.
+func TestFailedLargeWrite(t *testing.T) {
+	stream := bytes.Repeat([]byte("some bytes "), 100_000)
+	mem := vfs.NewMem()
+	large := 0
+	f := &vfs.Fault{FS: mem, Decide: func(op vfs.Op) vfs.Verdict {
+		if op.Kind == "write" && op.Size > 50_000 {
+			if large++; large%3 == 1 {
+				return vfs.Verdict{Err: syscall.ENOSPC, Short: op.Size / 2}
+			}
+		}
+		return vfs.Verdict{}
+	}}
+	clock := newClock()
+	d, err := capture.Create(crashDir, capture.Options{FS: f, Clock: clock, Registry: toy.Registry, RotateBytes: 300_000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := d.Connect(capture.ConnInfo{Protocol: capture.ProtocolRaw})
+	if err != nil {
+		t.Fatal(err)
+	}
+	failures := 0
+	for p := stream; len(p) > 0; {
+		n, err := w.Write(p[:min(len(p), 200_000)], clock.pass(1e6))
+		if p = p[n:]; err != nil {
+			failures++
+		}
+	}
+	if _, err := w.Close(sidecar.Verdict{Kind: sidecar.TransportClean}, sidecar.ClosedEnd); err != nil {
+		t.Fatal(err)
+	}
+	if failures < 2 {
+		t.Fatalf("%d failures", failures)
+	}
+	rep, err := capture.Verify([]string{crashDir}, capture.VerifyOptions{Input: inputs(mem)})
+	if err != nil || len(rep.Findings) > 0 || rep.Proven != int64(len(stream)) {
+		t.Fatalf("%+v, %v", rep, err)
+	}
+	set, err := capture.OpenInputs([]string{crashDir}, inputs(mem))
+	if err != nil || !bytes.Equal(readAllRuns(t, set.Connections[0]), stream) {
+		t.Fatal(err)
+	}
+}

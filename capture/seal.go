@@ -48,6 +48,13 @@ func (w *Writer) seal(why, detail string, v *sidecar.Verdict) error {
 		return w.broken
 	}
 
+	if c.sumLost {
+		h := sha256.New()
+		if _, err := io.Copy(h, io.NewSectionReader(c.f, 0, c.size)); err != nil {
+			return &FileError{"read", c.path, c.start, err}
+		}
+		c.sum, c.sumLost = h, false
+	}
 	s := w.sidecarOf(c, w.number)
 	s.Length, s.SHA256 = c.size, sumOf(c.sum)
 	if c.first != nil {

@@ -44,15 +44,18 @@ type Writer struct {
 
 // openFile is the file being written.
 type openFile struct {
-	path   string // of the partial file
-	f      vfs.File
-	idx    vfs.File
-	open   vfs.File // the opening sidecar
-	start  int64
-	size   int64
-	sum    hash.Hash
-	ctx    *wire.Context
-	atEdge bool // begins at a frame boundary
+	path  string // of the partial file
+	f     vfs.File
+	idx   vfs.File
+	open  vfs.File // the opening sidecar
+	start int64
+	size  int64
+	sum   hash.Hash
+	// sumLost says that sum is not that of the file's bytes: it is made anew
+	// when the file is sealed.
+	sumLost bool
+	ctx     *wire.Context
+	atEdge  bool // begins at a frame boundary
 	// syncers are the calls of Sync that are at work on the file; syncErr is
 	// what one of them met. A later sync would not know of it.
 	syncers sync.WaitGroup
@@ -72,6 +75,8 @@ type openFile struct {
 const (
 	// idxFlush is how many bytes of index gather before they are written.
 	idxFlush = 4 << 10
+	// hashBeside is from how many bytes on hashing goes on beside writing.
+	hashBeside = 64 << 10
 	// idxHeld is how many gather at most while they can't be written.
 	idxHeld = 1 << 20
 )
@@ -181,11 +186,11 @@ func (w *Writer) append(p []byte, at Instant) error {
 	// Until they are in the file the framing is ahead by them.
 	w.ahead = max(w.ahead, int64(len(p)))
 	c := w.cur
-	if err := c.write(p); err != nil {
+	crc, err := c.put(p)
+	if err != nil {
 		return &FileError{"write", c.path, c.start + c.size, err}
 	}
 	w.ahead -= int64(len(p))
-	c.sum.Write(p)
 	c.size += int64(len(p))
 	w.written.Store(c.start + c.size)
 	prev := c.last
@@ -199,13 +204,35 @@ func (w *Writer) append(p []byte, at Instant) error {
 	if c.idxLost {
 		return nil
 	}
-	c.idxBuf = sidecar.AppendIndexRecord(c.idxBuf, p, prev.Wall, prev.Mono, at.Wall, at.Mono)
+	c.idxBuf = sidecar.AppendIndexRecord(c.idxBuf, len(p), crc, prev.Wall, prev.Mono, at.Wall, at.Mono)
 	if len(c.idxBuf) >= idxFlush && c.flushIndex() != nil && len(c.idxBuf) > idxHeld {
 		// The bytes are recorded, so this is no failure of the write: the
 		// index ends here, and the sidecar says so.
 		c.idxLost, c.idxBuf = true, nil
 	}
 	return nil
+}
+
+// put writes bytes behind the file's end and takes them into its hash. Large
+// ones are hashed while the disk takes them, since hashing costs as much.
+func (c *openFile) put(p []byte) (crc uint32, err error) {
+	if len(p) < hashBeside {
+		if err := c.write(p); err != nil {
+			return 0, err
+		}
+		c.sum.Write(p)
+		return sidecar.CRC(0, p), nil
+	}
+	hashed := make(chan uint32, 1)
+	go func() {
+		c.sum.Write(p)
+		hashed <- sidecar.CRC(0, p)
+	}()
+	err = c.write(p)
+	crc = <-hashed
+	// The hash has bytes now that the file has not.
+	c.sumLost = c.sumLost || err != nil
+	return crc, err
 }
 
 // write puts bytes behind the file's end. After a failure the file is cut back

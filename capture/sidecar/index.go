@@ -47,14 +47,15 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // them, that of both.
 func CRC(before uint32, p []byte) uint32 { return crc32.Update(before, castagnoli, p) }
 
-// AppendIndexRecord adds bytes that came at an instant, after the one before at
-// prevWall and prevMono. A monotonic clock that went back counts as still.
-func AppendIndexRecord(dst, p []byte, prevWall, prevMono, wall, mono int64) []byte {
+// AppendIndexRecord adds n bytes with their CRC that came at an instant, after
+// the one before at prevWall and prevMono. A monotonic clock that went back
+// counts as still.
+func AppendIndexRecord(dst []byte, n int, crc uint32, prevWall, prevMono, wall, mono int64) []byte {
 	step := max(mono-prevMono, 0)
-	dst = binary.AppendUvarint(dst, uint64(len(p)))
+	dst = binary.AppendUvarint(dst, uint64(n))
 	dst = binary.AppendUvarint(dst, uint64(step))
 	dst = binary.AppendVarint(dst, (wall-prevWall)-step)
-	return binary.LittleEndian.AppendUint32(dst, CRC(0, p))
+	return binary.LittleEndian.AppendUint32(dst, crc)
 }
 
 // Arrival is one read: the bytes from Offset on, Length of them, came then.

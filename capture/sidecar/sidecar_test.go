@@ -114,7 +114,7 @@ func TestIndex(t *testing.T) {
 	for i := range 200 {
 		p := bytes.Repeat([]byte{byte(i)}, 1+i*37)
 		w, m := wall+int64(i*i)*1000-int64(i%7)*3600e9, mono+int64(i)*1e6
-		b = AppendIndexRecord(b, p, wall, mono, w, m)
+		b = AppendIndexRecord(b, len(p), CRC(0, p), wall, mono, w, m)
 		wall, mono = w, m
 		want = append(want, Arrival{off, int64(len(p)), w, m, CRC(0, p)})
 		off += int64(len(p))
@@ -149,7 +149,7 @@ func TestIndex(t *testing.T) {
 		t.Fatal("noise parses")
 	}
 	// The clock goes back: time stands still, it does not run wild.
-	back := AppendIndexRecord(AppendIndexHeader(nil, 0, 100, 100), []byte{1}, 100, 100, 50, 40)
+	back := AppendIndexRecord(AppendIndexHeader(nil, 0, 100, 100), 1, 7, 100, 100, 50, 40)
 	if got, _, err := ReadArrivals(back); err != nil || got[0].Mono != 100 || got[0].Wall != 50 {
 		t.Fatalf("%+v, %v", got, err)
 	}
@@ -186,8 +186,8 @@ func FuzzParse(f *testing.F) {
 
 func FuzzIndex(f *testing.F) {
 	b := AppendIndexHeader(nil, 1000, 1, 2)
-	b = AppendIndexRecord(b, []byte("abc"), 1, 2, 3, 4)
-	b = AppendIndexRecord(b, []byte("d"), 3, 4, 100, 40)
+	b = AppendIndexRecord(b, 3, 0xabc, 1, 2, 3, 4)
+	b = AppendIndexRecord(b, 1, 0xd, 3, 4, 100, 40)
 	f.Add(b)
 	f.Add(b[:len(b)-2])
 	f.Fuzz(func(t *testing.T, b []byte) {
