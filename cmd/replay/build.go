@@ -66,18 +66,22 @@ replay build saved.bin --archive site.dendro --json`,
 				return cli.Usagef("--archive OUT is required")
 			}
 			set, err := in.open(r.Args)
-			if err != nil {
+			if err != nil && !(follow && notYet(err)) {
 				return err
 			}
 			defer func() { err = errors.Join(err, in.close()) }()
 			if _, err := os.Lstat(page); page != "" && err == nil {
 				return cli.Usagef("--html %s is there already", page)
 			}
-			protocol := dendro.Name
-			if err == nil {
+			// What is followed may have no bytes yet: then it is waited for.
+			protocol := ""
+			if set != nil {
 				if protocol, err = oneProtocol(set); err != nil && !follow {
 					return err
 				}
+			}
+			if protocol == "" {
+				protocol = dendro.Name
 			}
 			bar := cli.NewBar(r.Stderr, "rebuilding", 0)
 			var report report
@@ -183,6 +187,12 @@ func oneProtocol(set *capture.Set) (string, error) {
 			Hint: "where the first bytes are damaged, --protocol says what they are"}
 	}
 	return name, nil
+}
+
+// notYet says that the inputs may still come.
+func notYet(err error) bool {
+	var none *capture.NotCaptureError
+	return errors.As(err, &none)
 }
 
 // onlyWithout refuses flags that can't be given together with another.

@@ -37,6 +37,9 @@ func (f *inputFlags) open(args []string) (*capture.Set, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := f.close(); err != nil {
+		return nil, errors.Join(err, in.Close())
+	}
 	f.inputs = in
 	return in.Set, nil
 }
