@@ -1037,13 +1037,13 @@ func TestLessonRetentionWaitsForTheShipper(t *testing.T) {
 		go func() {
 			defer cancel()
 			for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
-				if s := r.Status(); s.Files >= 20 && (s.Pruned > 0 || !unshipped && s.Uptime > 8*time.Second) {
+				if s := r.Status(); s.Files >= 20 && (s.Pruned > 0 || !unshipped && s.Uptime > 3*time.Second) {
 					return
 				}
 			}
 		}()
 		r.Record(ctx, sourceOf(t, "tcp://"+peer.Listen(t, func(c net.Conn, _ int) error {
-			c.Write(noise(21_000))
+			c.Write(noise(30_000))
 			return peer.Hold(c)
 		}), source.Options{}))
 		rep, err := r.Close()
