@@ -467,3 +467,27 @@ func TestConnectGivesUp(t *testing.T) {
 		f.Close()
 	}
 }
+
+// TestAbandonedSocket: a socket file that a killed listener left is no obstacle.
+func TestAbandonedSocket(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.SetUnlinkOnClose(false)
+	l.Close()
+	s := mustOpen(t, "listen+unix://"+path, source.Options{SocketMode: 0o660})
+	if st, err := os.Stat(path); err != nil || st.Mode().Perm() != 0o660 {
+		t.Errorf("%v, %v", st, err)
+	}
+	go peer.Publish(t.Context(), "unix", path, nil, peer.Send([]byte("x")))
+	c, err := s.Next(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if got, v := read(c, 1); string(got) != "x" || v.End != source.EndOfStream {
+		t.Errorf("%q, %+v", got, v)
+	}
+}
