@@ -51,3 +51,16 @@ func emptySum(anchor [melin.HashSize]byte) [melin.HashSize]byte {
 	c.start(anchor)
 	return c.sum()
 }
+
+// appendEntry appends an entry as it lies on disk: its magic and the slot. dst
+// has room for it.
+func appendEntry(dst, slot []byte) []byte {
+	n := len(dst)
+	dst = dst[:n+len(melin.EntryMagic)+len(slot)]
+	dst[n], dst[n+1] = melin.EntryMagic[0], melin.EntryMagic[1]
+	copy(dst[n+len(melin.EntryMagic):], slot)
+	return dst
+}
+
+// maxEntry is the most bytes of one entry.
+const maxEntry = len(melin.EntryMagic) + melin.MaxSlot

@@ -240,14 +240,16 @@ func (s *surveyor) visit(run *capture.Run, d *melin.Decoder, u wire.Unit, found 
 		s.expect = 0
 	}
 	b.count(&l.downStat, u)
-	bad := false
+	bad, crc := false, false
 	for _, f := range found {
 		switch f.Kind {
 		case melin.KindGap: // a stretch ends, which is noted below
 			continue
 		case melin.KindEpochBack:
 			l.badEpochs++
-		case melin.KindAnnounced, melin.KindEvent, melin.KindSlotCRC:
+		case melin.KindSlotCRC:
+			crc = true
+		case melin.KindAnnounced, melin.KindEvent:
 		case wire.KindMalformed:
 			bad = true
 		default: // the framing may have been lost here
@@ -261,7 +263,7 @@ func (s *surveyor) visit(run *capture.Run, d *melin.Decoder, u wire.Unit, found 
 	frame := u.Bytes
 	switch u.Kind {
 	case melin.TagInputBatch:
-		return s.batch(run, d, u, bad)
+		return s.batch(run, u, bad, crc)
 	case melin.TagDataBatch:
 		if v, size := melin.DecodeDataBatch(frame); size > 0 {
 			return s.dataBatch(run, u, v)
@@ -381,15 +383,16 @@ func (s *surveyor) damaged(d damage) {
 	s.l.damages = append(s.l.damages, d)
 }
 
-// batch notes the slots of an InputBatch.
-func (s *surveyor) batch(run *capture.Run, d *melin.Decoder, u wire.Unit, bad bool) error {
+// batch notes the slots of an InputBatch. bad says that they do not fill it, crc
+// that the CRC of some does not fit.
+func (s *surveyor) batch(run *capture.Run, u wire.Unit, bad, crc bool) error {
 	l := s.l
 	shape := l.layout.Shape()
 	r := melin.SlotsOf(u.Bytes, shape)
 	var slot melin.Slot
 	for r.Next(&slot) {
 		l.downStat.slots++
-		if shape == melin.ShapeCRC && !slot.CRCValid() || slot.Sequence > maxSequence || slot.Sequence == 0 {
+		if crc && !slot.CRCValid() || slot.Sequence > maxSequence || slot.Sequence == 0 {
 			// Its sequence may be what is damaged: it stands for the next one.
 			s.breakOff()
 			if s.expect != 0 {

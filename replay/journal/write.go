@@ -34,7 +34,7 @@ type file struct {
 }
 
 // bufferSize is how much is gathered before it is written and hashed.
-const bufferSize = 256 << 10
+const bufferSize = 64 << 10
 
 type writer struct {
 	b       *builder
@@ -59,7 +59,7 @@ type writer struct {
 
 // write makes the files of a lineage.
 func (b *builder) write(g *lineage) (err error) {
-	w := &writer{b: b, g: g, part: 1, folder: fmt.Sprintf("lineage-%d", g.number), buf: make([]byte, 0, bufferSize+melin.MaxSlot)}
+	w := &writer{b: b, g: g, part: 1, folder: fmt.Sprintf("lineage-%d", g.number), buf: make([]byte, 0, bufferSize+maxEntry)}
 	g.folder = w.folder
 	w.decide()
 	if err := w.makeFolder(); err != nil {
@@ -201,7 +201,7 @@ func (w *writer) entry(e *entry) error {
 			w.cur.last = e.sequence
 			w.cur.entries++
 		}
-		w.buf = append(append(w.buf, melin.EntryMagic...), e.slot.Raw...)
+		w.buf = appendEntry(w.buf, e.slot.Raw)
 		w.size += int64(len(melin.EntryMagic) + len(e.slot.Raw))
 		if len(w.buf) >= bufferSize {
 			if err := w.flush(); err != nil {

@@ -103,6 +103,9 @@ type Slots struct {
 	next  int
 	shape Shape
 	fault uint8
+	// Of the shape: the least length, where the event tag is, and what follows
+	// the bytes that the length counts.
+	least, event, tail int
 }
 
 const (
@@ -116,7 +119,18 @@ func SlotsOf(frame []byte, shape Shape) Slots {
 	if len(frame) < PrefixSize+lenInputBatch {
 		return Slots{frame: frame, off: len(frame), fault: slotCut}
 	}
-	return Slots{frame: frame, off: PrefixSize + lenInputBatch, count: int(u16(frame[HeaderSize:])), shape: shape}
+	return slotsAt(frame, PrefixSize+lenInputBatch, int(u16(frame[HeaderSize:])), shape)
+}
+
+func slotsAt(frame []byte, off, count int, shape Shape) Slots {
+	r := Slots{frame: frame, off: off, count: count, shape: shape, least: slotFixed, event: slotPrefix + 8}
+	switch shape {
+	case ShapeRequest:
+		r.least, r.event = slotFixedRequest, slotPrefix+16
+	case ShapeCRC:
+		r.tail = SlotCRCSize
+	}
+	return r
 }
 
 // Count is how many slots the frame says that it has.
@@ -125,7 +139,8 @@ func (r *Slots) Count() int { return r.count }
 // Read is how many Next gave.
 func (r *Slots) Read() int { return r.next }
 
-// Next reads the next slot. It is false behind the last one and at the first
+// Next reads the next slot; fields that the shape lacks are left as they are. It
+// is false behind the last one and at the first
 // that does not fit its frame.
 func (r *Slots) Next(s *Slot) bool {
 	if r.next >= r.count {
@@ -137,21 +152,12 @@ func (r *Slots) Next(s *Slot) bool {
 		return false
 	}
 	n := int(u16(b))
-	size := slotPrefix + n
-	event := slotPrefix + 8
-	least := slotFixed
-	switch r.shape {
-	case ShapeRequest:
-		event, least = event+8, slotFixedRequest
-	case ShapeCRC:
-		size += SlotCRCSize
-	}
-	if n < least {
-		r.fault = slotShort
-		return false
-	}
-	if size > len(b) {
+	size := slotPrefix + n + r.tail
+	if n < r.least || size > len(b) {
 		r.fault = slotCut
+		if n < r.least {
+			r.fault = slotShort
+		}
 		return false
 	}
 	b = b[:size:size]
@@ -160,15 +166,12 @@ func (r *Slots) Next(s *Slot) bool {
 	s.Sequence = u64(b[2:])
 	s.Timestamp = u64(b[10:])
 	s.KeyHash = u64(b[18:])
-	s.RequestSeq = 0
-	s.CRC = 0
-	s.Event = b[event]
-	s.Payload = b[event+1 : slotPrefix+n]
-	switch r.shape {
-	case ShapeRequest:
+	s.Event = b[r.event]
+	s.Payload = b[r.event+1 : slotPrefix+n]
+	if r.tail != 0 {
+		s.CRC = u32(b[slotPrefix+n:])
+	} else if r.shape == ShapeRequest {
 		s.RequestSeq = u64(b[26:])
-	case ShapeCRC:
-		s.CRC = u32(b[size-SlotCRCSize:])
 	}
 	r.off += size
 	r.next++
@@ -185,13 +188,9 @@ func (r *Slots) Fault() *wire.Finding {
 	rest := len(r.frame) - r.off
 	switch {
 	case r.fault == slotShort:
-		least := slotFixed
-		if r.shape == ShapeRequest {
-			least = slotFixedRequest
-		}
 		got := u16(r.frame[r.off:])
 		return r.malformed("slots["+wire.Itoa(int64(r.next))+"].length", rest,
-			"at least "+wire.Itoa(int64(least)), wire.Utoa(uint64(got)), "a slot's length is too small for its fields")
+			"at least "+wire.Itoa(int64(r.least)), wire.Utoa(uint64(got)), "a slot's length is too small for its fields")
 	case r.fault == slotCut:
 		return r.malformed("slots["+wire.Itoa(int64(r.next))+"]", rest,
 			"a whole slot", wire.Itoa(int64(rest))+" bytes", "a slot reaches beyond its frame")
@@ -240,6 +239,6 @@ func validSlots(frame []byte, shape Shape) (n int, ok bool) {
 
 // ParseSlot reads b, all of it, as one slot.
 func ParseSlot(b []byte, shape Shape, s *Slot) bool {
-	r := Slots{frame: b, count: 1, shape: shape}
+	r := slotsAt(b, 0, 1, shape)
 	return r.Next(s) && r.off == len(b)
 }
