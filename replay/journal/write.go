@@ -34,7 +34,7 @@ type file struct {
 }
 
 // bufferSize is how much is gathered before it is written and hashed.
-const bufferSize = 64 << 10
+const bufferSize = 256 << 10
 
 type writer struct {
 	b       *builder

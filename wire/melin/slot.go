@@ -151,7 +151,8 @@ func (r *Slots) Next(s *Slot) bool {
 		r.fault = slotCut
 		return false
 	}
-	n := int(u16(b))
+	head := (*[slotPrefix + slotFixed]byte)(b) // one bounds check for all
+	n := int(u16(head[0:2]))
 	size := slotPrefix + n + r.tail
 	if n < r.least || size > len(b) {
 		r.fault = slotCut
@@ -163,9 +164,9 @@ func (r *Slots) Next(s *Slot) bool {
 	b = b[:size:size]
 	s.Raw = b
 	s.Offset = r.off
-	s.Sequence = u64(b[2:])
-	s.Timestamp = u64(b[10:])
-	s.KeyHash = u64(b[18:])
+	s.Sequence = u64(head[2:10])
+	s.Timestamp = u64(head[10:18])
+	s.KeyHash = u64(head[18:26])
 	s.Event = b[r.event]
 	s.Payload = b[r.event+1 : slotPrefix+n]
 	if r.tail != 0 {
