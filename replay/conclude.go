@@ -6,7 +6,6 @@ package replay
 
 import (
 	"cmp"
-	"iter"
 	"maps"
 	"slices"
 
@@ -15,8 +14,6 @@ import (
 	"wiretape/wire"
 	"wiretape/wire/dendro"
 )
-
-func mapsKeys[V any](m map[string]V) iter.Seq[string] { return maps.Keys(m) }
 
 // other notes a connection that a dendro rebuild has no use for. wayBack says
 // that it is the other direction of one that it uses: nothing is missing then.

@@ -105,10 +105,13 @@ type followState struct {
 	Counts    ReportCounts     `json:"counts"`
 	ByKind    map[string]int64 `json:"by_kind"`
 	Omitted   int64            `json:"omitted"`
-	Findings  []wire.Finding   `json:"findings"`
+	Findings  []storedFinding  `json:"findings"`
 	Unchecked map[string]int64 `json:"unchecked"`
 	AsideRows int64            `json:"aside_rows_bytes"`
 }
+
+// storedFinding is a finding whose JSON can be read back.
+type storedFinding wire.Finding
 
 const stateName = "report"
 
@@ -232,7 +235,7 @@ func (f *follower) openArchive() error {
 		r.FindingsByKind = st.ByKind
 	}
 	for _, x := range st.Findings {
-		r.Findings = append(r.Findings, reportFinding(x))
+		r.Findings = append(r.Findings, wire.Finding(x))
 	}
 	return f.aside.resume(st.AsideRows)
 }
@@ -468,7 +471,7 @@ func (f *follower) commit() error {
 	r := f.report
 	st := followState{Counts: f.total(), ByKind: r.FindingsByKind, Omitted: r.FindingsOmitted, Unchecked: r.Unchecked, AsideRows: size}
 	for _, x := range r.Findings {
-		st.Findings = append(st.Findings, wire.Finding(x))
+		st.Findings = append(st.Findings, storedFinding(x))
 	}
 	body, err := json.Marshal(st)
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"wiretape/replay/archive"
+	"wiretape/replay/internal/outcome"
 	"wiretape/wire"
 )
 
@@ -225,7 +226,7 @@ func (r *Report) HTML(w io.Writer, archive string) error {
 			h.State += ", encoder " + wire.SafeText(s.Encoder, 100)
 		}
 		if s.to != 0 || s.from != 0 {
-			h.From, h.To = utc(s.from), utc(s.to)
+			h.From, h.To = outcome.UTC(s.from), outcome.UTC(s.to)
 		}
 		for _, st := range s.Streams {
 			x := htmlStream{Name: wire.SafeText(st.Stream, 200)}
@@ -253,7 +254,7 @@ func (r *Report) HTML(w io.Writer, archive string) error {
 		k := htmlKind{Kind: kind, N: r.FindingsByKind[kind]}
 		for _, f := range r.Findings {
 			if f.Kind == kind && len(k.Findings) < htmlFindings {
-				k.Findings = append(k.Findings, htmlFinding{place(f), wire.SafeText(f.Message, 500), wire.SafeText(f.Cost, 500)})
+				k.Findings = append(k.Findings, htmlFinding{outcome.Place(f), wire.SafeText(f.Message, 500), wire.SafeText(f.Cost, 500)})
 			}
 		}
 		k.More = k.N - int64(len(k.Findings))

@@ -47,19 +47,19 @@ func newQuarantine(archive, suffix string) *quarantine {
 
 // asideSegment is the note beside a segment that was set aside.
 type asideSegment struct {
-	Kind       string          `json:"kind"`
-	Source     string          `json:"source"`
-	Stream     string          `json:"stream"`
-	Rows       uint64          `json:"rows"`
-	FirstTS    int64           `json:"first_ts"`
-	LastTS     int64           `json:"last_ts"`
-	Length     int             `json:"length"`
-	SHA256     string          `json:"sha256"`
-	Connection string          `json:"connection"`
-	Offset     int64           `json:"offset"`
-	Findings   []reportFinding `json:"findings,omitempty"`
-	Caller     string          `json:"caller_index_base64,omitempty"`
-	HasCaller  bool            `json:"has_caller_index,omitempty"`
+	Kind       string         `json:"kind"`
+	Source     string         `json:"source"`
+	Stream     string         `json:"stream"`
+	Rows       uint64         `json:"rows"`
+	FirstTS    int64          `json:"first_ts"`
+	LastTS     int64          `json:"last_ts"`
+	Length     int            `json:"length"`
+	SHA256     string         `json:"sha256"`
+	Connection string         `json:"connection"`
+	Offset     int64          `json:"offset"`
+	Findings   []wire.Finding `json:"findings,omitempty"`
+	Caller     string         `json:"caller_index_base64,omitempty"`
+	HasCaller  bool           `json:"has_caller_index,omitempty"`
 }
 
 // asideRow is one line of rows.jsonl.
@@ -156,7 +156,7 @@ func (q *quarantine) keepSegment(src int64, stream string, s archive.Segment, wh
 		note.Connection = q.connection(s.Place.Conn).ID
 	}
 	for _, f := range found {
-		note.Findings = append(note.Findings, reportFinding(f))
+		note.Findings = append(note.Findings, f)
 	}
 	text, err := json.MarshalIndent(note, "", "  ")
 	if err != nil {

@@ -4,28 +4,25 @@ package replay
 // (docs/report.md), as one JSON object and as text for people.
 
 import (
-	"bytes"
-	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 
 	"wiretape/replay/archive"
+	"wiretape/replay/internal/outcome"
 	"wiretape/wire"
 )
 
 // Verdict is what a rebuild comes to; the exit codes follow it.
-type Verdict string
+type Verdict = outcome.Verdict
 
+// The verdicts.
 const (
-	// Clean: all of it, nothing to report. Exit code 0.
-	Clean Verdict = "clean"
-	// Findings: finished, and something is missing or was found. Exit code 3.
-	Findings Verdict = "findings"
-	// Failed: no archive. Exit code 1.
-	Failed Verdict = "failed"
+	Clean    = outcome.Clean
+	Findings = outcome.Found
+	Failed   = outcome.Failed
 )
 
 // The kinds of findings that a rebuild adds to those of wire, capture, segment
@@ -38,9 +35,7 @@ const (
 
 // Report is the report of a rebuild.
 type Report struct {
-	Verdict Verdict `json:"verdict"`
-	// Error is why the rebuild failed.
-	Error  string         `json:"error,omitempty"`
+	outcome.Outcome
 	Counts ReportCounts   `json:"counts"`
 	Inputs []ReportInput  `json:"connections"`
 	Source []ReportSource `json:"sources"`
@@ -51,11 +46,7 @@ type Report struct {
 	Selection []string `json:"selection,omitempty"`
 	// Unchecked is what could not be checked and how often: no fault.
 	Unchecked map[string]int64 `json:"unchecked,omitempty"`
-	// FindingsByKind counts all findings; Findings lists them up to a limit,
-	// and FindingsOmitted is how many are only counted.
-	FindingsByKind  map[string]int64 `json:"findings_by_kind"`
-	FindingsOmitted int64            `json:"findings_omitted,omitempty"`
-	Findings        []reportFinding  `json:"findings"`
+	outcome.List
 }
 
 // ReportCounts are the crate's own counters under their names, and ours.
@@ -166,14 +157,11 @@ func (l *Loss) widen(ts int64) {
 	}
 }
 
-const (
-	// maxLosses bounds the losses that are kept of one source on one
-	// connection.
-	maxLosses = 10_000
-	// maxFindings and maxOfKind bound the list of findings; all are counted.
-	maxFindings = 10_000
-	maxOfKind   = 1_000
-)
+// maxLosses bounds the losses that are kept of one source on one connection.
+const maxLosses = 10_000
+
+// maxUnchecked bounds the reasons in Unchecked.
+const maxUnchecked = 1_000
 
 func (p *part) lose(l Loss) {
 	if len(p.losses) >= maxLosses {
@@ -183,57 +171,25 @@ func (p *part) lose(l Loss) {
 	p.losses = append(p.losses, l)
 }
 
-// reportFinding is a finding with its JSON form.
-type reportFinding wire.Finding
-
-// MarshalJSON is the form that wire gives findings everywhere.
-func (f reportFinding) MarshalJSON() ([]byte, error) {
-	w := wire.Finding(f)
-	return w.AppendJSON(nil), nil
-}
-
 func newReport() *Report {
-	return &Report{Inputs: []ReportInput{}, Source: []ReportSource{}, Findings: []reportFinding{},
-		FindingsByKind: map[string]int64{}}
+	return &Report{Inputs: []ReportInput{}, Source: []ReportSource{}, List: outcome.NewList()}
 }
 
-func (r *Report) add(f wire.Finding) {
-	n := r.FindingsByKind[f.Kind]
-	r.FindingsByKind[f.Kind] = n + 1
-	if n >= maxOfKind || len(r.Findings) >= maxFindings {
-		r.FindingsOmitted++
-		return
-	}
-	r.Findings = append(r.Findings, reportFinding(f))
-}
+func (r *Report) add(f wire.Finding) { r.Note(f) }
 
 func (r *Report) note(why string) {
 	if r.Unchecked == nil {
 		r.Unchecked = map[string]int64{}
 	}
-	if _, ok := r.Unchecked[why]; ok || len(r.Unchecked) < maxOfKind {
+	if _, ok := r.Unchecked[why]; ok || len(r.Unchecked) < maxUnchecked {
 		r.Unchecked[why]++
 	}
 }
 
-// finish settles the verdict and the order of the lists.
+// finish settles the verdict and the order of the findings.
 func (r *Report) finish(err error) {
-	r.sort()
-	switch {
-	case err != nil:
-		r.Verdict, r.Error = Failed, err.Error()
-	case len(r.FindingsByKind) > 0:
-		r.Verdict = Findings
-	default:
-		r.Verdict = Clean
-	}
-}
-
-func (r *Report) sort() {
-	slices.SortStableFunc(r.Findings, func(a, b reportFinding) int {
-		return cmp.Or(cmp.Compare(a.Connection, b.Connection), cmp.Compare(a.Offset, b.Offset),
-			cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Message, b.Message))
-	})
+	r.Sort()
+	r.Settle(err, &r.List)
 }
 
 // DocumentKind, DocumentName and DocumentSchema name the report in the archive.
@@ -251,27 +207,7 @@ func (r *Report) document() *archive.Document {
 }
 
 // JSON is the report as one object.
-func (r *Report) JSON() []byte {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	// A report holds nothing that does not encode.
-	if err := e.Encode(r); err != nil {
-		panic(err)
-	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
-}
-
-// ExitCode is the exit code of the commands for a verdict.
-func (r *Report) ExitCode() int {
-	switch r.Verdict {
-	case Clean:
-		return 0
-	case Findings:
-		return 3
-	}
-	return 1
-}
+func (r *Report) JSON() []byte { return outcome.JSON(r) }
 
 func sha(b []byte) string {
 	s := sha256.Sum256(b)
@@ -281,7 +217,7 @@ func sha(b []byte) string {
 // label is how people know a source.
 func label(labels map[string]string) string {
 	var parts []string
-	for _, k := range slices.Sorted(mapsKeys(labels)) {
+	for _, k := range slices.Sorted(maps.Keys(labels)) {
 		parts = append(parts, wire.SafeText(k, 40)+"="+wire.SafeText(labels[k], 60))
 	}
 	return strings.Join(parts, " ")

@@ -9,15 +9,12 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/dustin/go-humanize"
 
+	"wiretape/replay/internal/outcome"
 	"wiretape/wire"
 )
-
-// textFindings is how many findings of one kind the text shows.
-const textFindings = 5
 
 // Text writes the report for people: what was rebuilt, what is missing and why,
 // and what to do about it. archive is the path to name.
@@ -70,43 +67,12 @@ func (r *Report) Text(w io.Writer, archive string) error {
 			fmt.Fprintf(b, "  %6d  %s\n", r.Unchecked[why], wire.SafeText(why, 200))
 		}
 	}
-	if len(r.FindingsByKind) > 0 {
-		fmt.Fprintln(b, "findings")
-	}
-	for _, kind := range slices.Sorted(maps.Keys(r.FindingsByKind)) {
-		n := r.FindingsByKind[kind]
-		fmt.Fprintf(b, "  %s: %d\n", kind, n)
-		shown := int64(0)
-		for _, f := range r.Findings {
-			if f.Kind != kind || shown == textFindings {
-				continue
-			}
-			shown++
-			fmt.Fprintf(b, "    %s: %s\n", place(f), wire.SafeText(f.Message, 300))
-			if f.Cost != "" {
-				fmt.Fprintf(b, "      costs: %s\n", wire.SafeText(f.Cost, 300))
-			}
-		}
-		if n > shown {
-			fmt.Fprintf(b, "    … and %d more, all of them with --json\n", n-shown)
-		}
-	}
+	r.List.Text(b)
 	if r.Quarantine != "" {
 		fmt.Fprintf(b, "What could not be in the archive is in %s, with its bytes.\n", archive+quarantineSuffix)
 	}
 	r.advice(b)
 	return b.Flush()
-}
-
-func place(f reportFinding) string {
-	where := f.File
-	if where == "" {
-		where = f.Connection
-	}
-	if where == "" {
-		return "input"
-	}
-	return wire.SafeText(where, 120) + ":" + wire.Itoa(f.Offset)
 }
 
 // advice says what would close what is missing.
@@ -206,6 +172,4 @@ func (l *Loss) text() string {
 // lists.
 const maxTextStreams = 40
 
-func between(t [2]int64) string { return utc(t[0]) + " to " + utc(t[1]) }
-
-func utc(ns int64) string { return time.Unix(0, ns).UTC().Format("2006-01-02T15:04:05.999999999Z") }
+func between(t [2]int64) string { return outcome.UTC(t[0]) + " to " + outcome.UTC(t[1]) }

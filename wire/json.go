@@ -116,3 +116,6 @@ func (f *Finding) AppendJSON(dst []byte) []byte {
 	text("cost", f.Cost, false)
 	return append(dst, '}')
 }
+
+// MarshalJSON is AppendJSON for encoding/json.
+func (f Finding) MarshalJSON() ([]byte, error) { return f.AppendJSON(nil), nil }

@@ -5,6 +5,7 @@ package journal
 import (
 	"slices"
 
+	"wiretape/replay/internal/outcome"
 	"wiretape/wire"
 	"wiretape/wire/melin"
 )
@@ -39,7 +40,7 @@ func (b *builder) concludeMissing(g *lineage, r *ReportLineage) error {
 		if tell {
 			f := wire.Finding{Kind: KindMissing, Field: "sequence", Want: rangeText(from, to), Got: "nothing",
 				Message: "lineage " + wire.Itoa(int64(g.number)) + " lacks " + rangeText(from, to) + ": " + reason, Cost: "the entries"}
-			if b.report.FindingsByKind[KindMissing] < maxOfKind { // the list shows no more
+			if b.report.FindingsByKind[KindMissing] < outcome.MaxOfKind { // the list shows no more
 				f = g.place(f, from, to)
 			}
 			b.report.add(f)

@@ -4,13 +4,12 @@ package journal
 // object and as text for people.
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/hex"
-	"encoding/json"
 	"path/filepath"
 	"slices"
 
+	"wiretape/replay/internal/outcome"
 	"wiretape/replay/internal/unfinished"
 	"wiretape/wire"
 	"wiretape/wire/melin"
@@ -41,15 +40,13 @@ const (
 )
 
 // Verdict is what a build comes to; the exit codes follow it.
-type Verdict string
+type Verdict = outcome.Verdict
 
+// The verdicts.
 const (
-	// Clean: all of it, nothing to report. Exit code 0.
-	Clean Verdict = "clean"
-	// Findings: finished, and something is missing or was found. Exit code 3.
-	Findings Verdict = "findings"
-	// FailedBuild: no output. Exit code 1.
-	FailedBuild Verdict = "failed"
+	Clean       = outcome.Clean
+	Findings    = outcome.Found
+	FailedBuild = outcome.Failed
 )
 
 // ProofVerdict is what became of something that the bytes let a reader check.
@@ -66,16 +63,10 @@ const (
 
 // Report is the report of a build.
 type Report struct {
-	Verdict Verdict `json:"verdict"`
-	// Error is why the build failed.
-	Error       string             `json:"error,omitempty"`
+	outcome.Outcome
 	Connections []ReportConnection `json:"connections"`
 	Lineages    []*ReportLineage   `json:"lineages"`
-	// FindingsByKind counts all findings; Findings lists them up to a limit,
-	// and FindingsOmitted is how many are only counted.
-	FindingsByKind  map[string]int64 `json:"findings_by_kind"`
-	FindingsOmitted int64            `json:"findings_omitted,omitempty"`
-	Findings        []reportFinding  `json:"findings"`
+	outcome.List
 }
 
 // ReportConnection is one connection, in one direction.
@@ -258,75 +249,24 @@ func (p *proofCount) proof(name string) Proof {
 	return out
 }
 
-// reportFinding is a finding with its JSON form.
-type reportFinding wire.Finding
-
-// MarshalJSON is the form that wire gives findings everywhere.
-func (f reportFinding) MarshalJSON() ([]byte, error) {
-	w := wire.Finding(f)
-	return w.AppendJSON(nil), nil
-}
-
-const (
-	// maxFindings and maxOfKind bound the list of findings; all are counted.
-	maxFindings = 10_000
-	maxOfKind   = 1_000
-	// maxListed bounds the stretches, gaps and missing ranges of a lineage
-	// that the report lists; the catalogue has all.
-	maxListed = 10_000
-)
+// maxListed bounds the stretches, gaps and missing ranges of a lineage that the
+// report lists; the catalogue has all.
+const maxListed = 10_000
 
 func newReport() *Report {
-	return &Report{Connections: []ReportConnection{}, Lineages: []*ReportLineage{}, Findings: []reportFinding{}, FindingsByKind: map[string]int64{}}
+	return &Report{Connections: []ReportConnection{}, Lineages: []*ReportLineage{}, List: outcome.NewList()}
 }
 
-func (r *Report) add(f wire.Finding) {
-	n := r.FindingsByKind[f.Kind]
-	r.FindingsByKind[f.Kind] = n + 1
-	if n >= maxOfKind || len(r.Findings) >= maxFindings {
-		r.FindingsOmitted++
-		return
-	}
-	r.Findings = append(r.Findings, reportFinding(f))
-}
+func (r *Report) add(f wire.Finding) { r.Note(f) }
 
 // finish settles the verdict and the order of the findings.
 func (r *Report) finish(err error) {
-	slices.SortStableFunc(r.Findings, func(a, b reportFinding) int {
-		return cmp.Or(cmp.Compare(a.Connection, b.Connection), cmp.Compare(a.Offset, b.Offset), cmp.Compare(a.Kind, b.Kind))
-	})
-	switch {
-	case err != nil:
-		r.Verdict, r.Error = FailedBuild, err.Error()
-	case len(r.FindingsByKind) > 0:
-		r.Verdict = Findings
-	default:
-		r.Verdict = Clean
-	}
+	r.Sort()
+	r.Settle(err, &r.List)
 }
 
 // JSON is the report as one object.
-func (r *Report) JSON() []byte {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	// A report holds nothing that does not encode.
-	if err := e.Encode(r); err != nil {
-		panic(err)
-	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
-}
-
-// ExitCode is the exit code of the commands for the verdict.
-func (r *Report) ExitCode() int {
-	switch r.Verdict {
-	case Clean:
-		return 0
-	case Findings:
-		return 3
-	}
-	return 1
-}
+func (r *Report) JSON() []byte { return outcome.JSON(r) }
 
 func (g *lineage) reportOf() *ReportLineage {
 	if g.report == nil {

@@ -4,22 +4,21 @@ package journal
 
 import (
 	"bufio"
-	"cmp"
 	"fmt"
 	"io"
 	"maps"
 	"path/filepath"
 	"slices"
-	"time"
 
 	"github.com/dustin/go-humanize"
 
+	"wiretape/replay/internal/outcome"
 	"wiretape/wire"
 )
 
-// textFindings is how many findings of one kind, stretches, gaps and so on the
-// text shows; the report as JSON has them all.
-const textFindings = 5
+// textLines is how many stretches, gaps and so on of one kind the text shows;
+// the report as JSON has them all.
+const textLines = 5
 
 // Text writes the report for people. out is the output's path.
 func (r *Report) Text(w io.Writer, out string) error {
@@ -38,7 +37,7 @@ func (r *Report) Text(w io.Writer, out string) error {
 	for _, g := range r.Lineages {
 		g.text(b, out)
 	}
-	r.findingsText(b)
+	r.List.Text(b)
 	return b.Flush()
 }
 
@@ -72,7 +71,7 @@ func (g *ReportLineage) text(b io.Writer, out string) {
 		fmt.Fprintf(b, ", %s", rangeText(*g.FirstSequence, *g.LastSequence))
 	}
 	if g.FirstTimeNs != nil {
-		fmt.Fprintf(b, ", %s to %s", utc(*g.FirstTimeNs), utc(*g.LastTimeNs))
+		fmt.Fprintf(b, ", %s to %s", outcome.UTC(*g.FirstTimeNs), outcome.UTC(*g.LastTimeNs))
 	}
 	fmt.Fprintln(b)
 	for _, f := range g.Files {
@@ -108,7 +107,7 @@ func (g *ReportLineage) text(b io.Writer, out string) {
 		x := g.Missing[i]
 		fmt.Fprintf(b, "  missing   %s", rangeText(x.First, x.Last))
 		if x.AfterNs != nil && x.BeforeNs != nil {
-			fmt.Fprintf(b, ", %s to %s", utc(*x.AfterNs), utc(*x.BeforeNs))
+			fmt.Fprintf(b, ", %s to %s", outcome.UTC(*x.AfterNs), outcome.UTC(*x.BeforeNs))
 		}
 		fmt.Fprintf(b, ": %s\n", wire.SafeText(x.Reason, 300))
 		if x.Covered {
@@ -128,7 +127,7 @@ func (g *ReportLineage) text(b io.Writer, out string) {
 			fmt.Fprintf(b, ", %s not provable", humanize.Comma(p.NotProvable))
 		}
 		for i, reason := range slices.Sorted(maps.Keys(p.Reasons)) {
-			if i == textFindings {
+			if i == textLines {
 				break
 			}
 			fmt.Fprintf(b, "; %s", wire.SafeText(reason, 200))
@@ -149,37 +148,10 @@ func entriesText(f ReportFile) string {
 
 // several shows the first few of n.
 func several(b io.Writer, n int, what string, show func(i int)) {
-	for i := range min(n, textFindings) {
+	for i := range min(n, textLines) {
 		show(i)
 	}
-	if n > textFindings {
-		fmt.Fprintf(b, "            and %d more %s\n", n-textFindings, what)
+	if n > textLines {
+		fmt.Fprintf(b, "            and %d more %s\n", n-textLines, what)
 	}
 }
-
-func (r *Report) findingsText(b io.Writer) {
-	kinds := slices.SortedFunc(maps.Keys(r.FindingsByKind), func(x, y string) int {
-		return cmp.Or(cmp.Compare(r.FindingsByKind[y], r.FindingsByKind[x]), cmp.Compare(x, y))
-	})
-	for _, kind := range kinds {
-		fmt.Fprintf(b, "%s: %s\n", kind, humanize.Comma(r.FindingsByKind[kind]))
-		shown := 0
-		for _, f := range r.Findings {
-			if f.Kind != kind || shown == textFindings {
-				continue
-			}
-			shown++
-			fmt.Fprintf(b, "  ")
-			if f.Connection != "" {
-				fmt.Fprintf(b, "connection %s at %d: ", wire.SafeText(f.Connection, 100), f.Offset)
-			}
-			fmt.Fprintf(b, "%s", wire.SafeText(f.Message, 300))
-			if f.Want != "" || f.Got != "" {
-				fmt.Fprintf(b, " (expected %s, found %s)", wire.SafeText(f.Want, 100), wire.SafeText(f.Got, 100))
-			}
-			fmt.Fprintln(b)
-		}
-	}
-}
-
-func utc(ns int64) string { return time.Unix(0, ns).UTC().Format("2006-01-02T15:04:05.999999999Z") }

@@ -5,7 +5,6 @@ package shadow
 // the shadows against the chunks.
 
 import (
-	"bytes"
 	"cmp"
 	"database/sql/driver"
 	"encoding/json"
@@ -426,16 +425,4 @@ func (r *Report) mismatch(k *connection, members []*connection, old, young *vers
 
 func placed(v *versionSeen) FirstFrame {
 	return FirstFrame{Connection: v.place.Connection, File: v.place.File, Offset: v.place.Offset, Name: v.place.Field}
-}
-
-// JSON is the report as one object.
-func (r *Report) JSON() []byte {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(true)
-	e.SetIndent("", " ")
-	if err := e.Encode(r); err != nil {
-		panic("a report that is no JSON: " + err.Error()) // it is made of numbers and strings alone
-	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }

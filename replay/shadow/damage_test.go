@@ -283,7 +283,7 @@ func TestSnapshotWordFallback(t *testing.T) {
 		dir, ids := record(t, s, 0)
 		r := rebuild(t, ids, dir)
 		r.checkShadows(t, s.Shadows)
-		reading := slices.ContainsFunc(r.report.Findings, func(f finding) bool { return f.Kind == aewr.KindReading && f.Field == aewr.ReadingSegmentSnapshot })
+		reading := slices.ContainsFunc(r.report.Findings, func(f wire.Finding) bool { return f.Kind == aewr.KindReading && f.Field == aewr.ReadingSegmentSnapshot })
 		if reading != (v >= 19) {
 			t.Errorf("version %d: %+v", v, r.report.Findings)
 		}

@@ -13,33 +13,26 @@ import (
 
 	"github.com/dustin/go-humanize"
 
+	"wiretape/replay/internal/outcome"
 	"wiretape/wire"
 	"wiretape/wire/aewr"
 )
 
 // The verdicts of a build; the exit codes follow them.
 const (
-	Clean    = "clean"    // all of it, nothing to report: 0
-	Findings = "findings" // finished, and something is missing or was found: 3
-	Failed   = "failed"   // no build: 1
+	Clean    = outcome.Clean
+	Findings = outcome.Found
+	Failed   = outcome.Failed
 )
 
-const (
-	// maxFindings and maxOfKind bound the list of findings; all are counted.
-	maxFindings = 10_000
-	maxOfKind   = 1_000
-	// textFindings is how many of one kind the text shows, textShadows how many
-	// shadows.
-	textFindings = 5
-	textShadows  = 20
-)
+// textLines is how many connections, and how many shadows, the text shows.
+const textLines = 20
 
 // Report is the report of a build.
 type Report struct {
-	Verdict string `json:"verdict"`
-	// Error is why the build failed.
-	Error string `json:"error,omitempty"`
-	Tool  string `json:"tool"`
+	outcome.Outcome
+	// Tool is the name and version of the program that built it.
+	Tool string `json:"tool"`
 	// Mismatches are the sessions whose peers speak different versions: first,
 	// because nothing else in such a session means what it seems to.
 	Mismatches  []VersionMismatch  `json:"version_mismatches"`
@@ -52,11 +45,7 @@ type Report struct {
 	Transactions map[string]int64 `json:"transactions"`
 	Types        map[string]int64 `json:"message_types"`
 	Shadows      []ReportShadow   `json:"shadows"`
-	// FindingsByKind counts all findings; Findings lists them up to a limit,
-	// and FindingsOmitted is how many are only counted.
-	FindingsByKind  map[string]int64 `json:"findings_by_kind"`
-	FindingsOmitted int64            `json:"findings_omitted,omitempty"`
-	Findings        []finding        `json:"findings"`
+	outcome.List
 }
 
 // Counts are counters over all connections.
@@ -154,18 +143,9 @@ type Misread struct {
 	What    string   `json:"what"`
 }
 
-// finding is a finding in the form that wire gives findings everywhere.
-type finding wire.Finding
-
-// MarshalJSON is wire's rendering.
-func (f finding) MarshalJSON() ([]byte, error) {
-	w := wire.Finding(f)
-	return w.AppendJSON(nil), nil
-}
-
 func newReport(tool string) *Report {
 	return &Report{Tool: tool, Mismatches: []VersionMismatch{}, Connections: []ReportConnection{}, Requests: map[string]int64{},
-		Transactions: map[string]int64{}, Types: map[string]int64{}, Shadows: []ReportShadow{}, FindingsByKind: map[string]int64{}, Findings: []finding{}}
+		Transactions: map[string]int64{}, Types: map[string]int64{}, Shadows: []ReportShadow{}, List: outcome.NewList()}
 }
 
 // maxTypes bounds the types that are counted by name.
@@ -182,27 +162,10 @@ func (r *Report) frameOf(t uint16) {
 	r.Types[name]++
 }
 
-func (r *Report) add(f wire.Finding) {
-	n := r.FindingsByKind[f.Kind]
-	r.FindingsByKind[f.Kind] = n + 1
-	if n >= maxOfKind || len(r.Findings) >= maxFindings {
-		r.FindingsOmitted++
-		return
-	}
-	r.Findings = append(r.Findings, finding(f))
-}
+func (r *Report) add(f wire.Finding) { r.Note(f) }
 
 // conclude sets the verdict.
-func (r *Report) conclude(err error) {
-	switch {
-	case err != nil:
-		r.Verdict, r.Error = Failed, err.Error()
-	case len(r.FindingsByKind) > 0:
-		r.Verdict = Findings
-	default:
-		r.Verdict = Clean
-	}
-}
+func (r *Report) conclude(err error) { r.Settle(err, &r.List) }
 
 func many(n int64, one string) string {
 	if n == 1 {
@@ -248,7 +211,7 @@ func (r *Report) Text(w io.Writer, dir string) error {
 		fmt.Fprintf(b, "  uncertain     %s matched behind lost bytes\n", many(c.RequestsUncertain, "request"))
 	}
 	for i, k := range r.Connections {
-		if i == textShadows {
+		if i == textLines {
 			fmt.Fprintf(b, "  … and %s more\n", many(int64(len(r.Connections)-i), "connection"))
 			break
 		}
@@ -258,7 +221,7 @@ func (r *Report) Text(w io.Writer, dir string) error {
 		fmt.Fprintln(b, "shadows")
 	}
 	for i, s := range r.Shadows {
-		if i == textShadows {
+		if i == textLines {
 			fmt.Fprintf(b, "  … and %s more, all of them in the catalogue\n", many(int64(len(r.Shadows)-i), "shadow"))
 			break
 		}
@@ -274,36 +237,8 @@ func (r *Report) Text(w io.Writer, dir string) error {
 	for _, o := range r.Other {
 		fmt.Fprintf(b, "  %s is a %s connection and was not used\n", wire.SafeText(o.Connection, 80), wire.SafeText(o.Protocol, 20))
 	}
-	r.findingsText(b)
+	r.List.Text(b)
 	return b.Flush()
-}
-
-func (r *Report) findingsText(b io.Writer) {
-	if len(r.FindingsByKind) > 0 {
-		fmt.Fprintln(b, "findings")
-	}
-	for _, kind := range slices.Sorted(maps.Keys(r.FindingsByKind)) {
-		n := r.FindingsByKind[kind]
-		fmt.Fprintf(b, "  %s: %d\n", kind, n)
-		shown := int64(0)
-		for _, f := range r.Findings {
-			if f.Kind != kind || shown == textFindings {
-				continue
-			}
-			shown++
-			where := f.File
-			if where == "" {
-				where = f.Connection
-			}
-			fmt.Fprintf(b, "    %s:%d: %s\n", wire.SafeText(where, 120), f.Offset, wire.SafeText(f.Message, 300))
-			if f.Cost != "" {
-				fmt.Fprintf(b, "      costs: %s\n", wire.SafeText(f.Cost, 300))
-			}
-		}
-		if n > shown {
-			fmt.Fprintf(b, "    … and %d more, all of them in the report's JSON\n", n-shown)
-		}
-	}
 }
 
 func (m *VersionMismatch) text(b io.Writer) {
@@ -349,13 +284,5 @@ func versions(all []uint16) string {
 	return strings.Join(parts, " and ")
 }
 
-// ExitCode is the exit code of the commands for the verdict.
-func (r *Report) ExitCode() int {
-	switch r.Verdict {
-	case Clean:
-		return 0
-	case Findings:
-		return 3
-	}
-	return 1
-}
+// JSON is the report as one object.
+func (r *Report) JSON() []byte { return outcome.JSON(r) }
