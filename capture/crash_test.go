@@ -24,7 +24,7 @@ type reported map[string]int64
 
 func (r reported) note(w *capture.Writer) { r[w.ID()] = max(r[w.ID()], w.Stats().Synced) }
 
-const crashDir = "/cap"
+const crashDir = "/srv/wiretape/cap"
 
 // scenario records two connections through create, write, rotate and seal, with
 // syncs between, and stops at the first error. streams holds what was sent.

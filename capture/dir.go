@@ -115,10 +115,10 @@ type Dir struct {
 func Create(dir string, opt Options) (*Dir, error) {
 	opt = opt.filled()
 	d := &Dir{path: dir, opt: opt}
-	if err := opt.FS.MkdirAll(dir); err != nil {
-		return nil, &FileError{"create", dir, 0, err}
+	err := makeDir(opt.FS, dir)
+	if err != nil {
+		return nil, err
 	}
-	var err error
 	if d.lock, err = lockDir(opt.FS, dir, opt.Holder); err != nil {
 		return nil, err
 	}
@@ -127,6 +127,31 @@ func Create(dir string, opt Options) (*Dir, error) {
 		return nil, err
 	}
 	return d, nil
+}
+
+// makeDir makes a folder that survives a power loss: what is synced in a folder
+// whose own name is lost is lost too.
+func makeDir(fsys vfs.FS, dir string) error {
+	dir = filepath.Clean(dir)
+	parents := []string{filepath.Dir(dir)}
+	_, err := fsys.Stat(dir)
+	existed := err == nil
+	for d := parents[0]; !existed && d != filepath.Dir(d); d = filepath.Dir(d) {
+		if _, err := fsys.Stat(d); !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		parents = append(parents, filepath.Dir(d))
+	}
+	if err := fsys.MkdirAll(dir); err != nil {
+		return &FileError{"create", dir, 0, err}
+	}
+	for i := len(parents) - 1; i >= 0; i-- {
+		err := fsys.SyncDir(parents[i])
+		if err != nil && !(existed && errors.Is(err, fs.ErrPermission)) {
+			return &FileError{"sync", parents[i], 0, err}
+		}
+	}
+	return nil
 }
 
 // maxHolder is how much of a lock's note is read.

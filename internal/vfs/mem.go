@@ -16,7 +16,8 @@ import (
 // Mem is a file system in memory that knows what of it was synced. Its zero
 // value is not usable: NewMem. It is safe for use by several goroutines.
 type Mem struct {
-	mu    sync.Mutex
+	mu sync.Mutex
+	// dirs are the folders, each true once its name is safe.
 	dirs  map[string]bool
 	names map[string]*node
 	// safe is names as of the last SyncDir of each folder, and pending what was
@@ -87,8 +88,10 @@ func (m *Mem) CrashClone(how Crash, seed uint64) *Mem {
 	rng := rand.New(rand.NewPCG(seed, 11))
 	out := NewMem()
 	out.now, out.free = m.now, m.free
-	for d := range m.dirs {
-		out.dirs[d] = true
+	for d, safe := range m.dirs {
+		if safe || how == CrashKeepAll || how == CrashZeros || how == CrashNamesOnly {
+			out.dirs[d] = true
+		}
 	}
 	names := map[string]*node{}
 	for n, f := range m.safe {
@@ -109,7 +112,9 @@ func (m *Mem) CrashClone(how Crash, seed uint64) *Mem {
 	// In order of name, so that a seed always gives the same.
 	var order []string
 	for n := range names {
-		order = append(order, n)
+		if out.has(filepath.Dir(n)) {
+			order = append(order, n)
+		}
 	}
 	sort.Strings(order)
 	clones := map[*node]*node{}
@@ -123,6 +128,12 @@ func (m *Mem) CrashClone(how Crash, seed uint64) *Mem {
 		out.names[n], out.safe[n] = c, c
 	}
 	return out
+}
+
+// has says that a folder is there.
+func (m *Mem) has(dir string) bool {
+	_, ok := m.dirs[dir]
+	return ok
 }
 
 func (f *node) crash(how Crash, rng *rand.Rand) *node {
@@ -168,12 +179,17 @@ func (m *Mem) Files() map[string][]byte {
 	return out
 }
 
-// SetFile puts a file there, synced, whatever was there before.
+// SetFile puts a file there, synced, with its folders, whatever was there
+// before.
 func (m *Mem) SetFile(name string, b []byte) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	f := &node{data: append([]byte(nil), b...), synced: append([]byte(nil), b...), dirty: int64(len(b)), mtime: m.now}
-	m.names[filepath.Clean(name)], m.safe[filepath.Clean(name)] = f, f
+	n := filepath.Clean(name)
+	m.names[n], m.safe[n] = f, f
+	for d := filepath.Dir(n); !m.dirs[d]; d = filepath.Dir(d) {
+		m.dirs[d] = true
+	}
 }
 
 // SetFree sets what Free gives.
@@ -208,11 +224,11 @@ func (m *Mem) change(dir string, set map[string]*node) {
 func (m *Mem) MkdirAll(dir string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for d := filepath.Clean(dir); !m.dirs[d]; d = filepath.Dir(d) {
+	for d := filepath.Clean(dir); !m.has(d); d = filepath.Dir(d) {
 		if m.names[d] != nil {
 			return pathError("mkdir", dir, syscall.ENOTDIR)
 		}
-		m.dirs[d] = true
+		m.dirs[d] = false
 	}
 	return nil
 }
@@ -222,9 +238,9 @@ func (m *Mem) Create(name string) (File, error) {
 	defer m.mu.Unlock()
 	n := filepath.Clean(name)
 	switch {
-	case m.names[n] != nil || m.dirs[n]:
+	case m.names[n] != nil || m.has(n):
 		return nil, pathError("open", name, syscall.EEXIST)
-	case !m.dirs[filepath.Dir(n)]:
+	case !m.has(filepath.Dir(n)):
 		return nil, pathError("open", name, syscall.ENOENT)
 	}
 	f := &node{mtime: m.now}
@@ -268,7 +284,7 @@ func (m *Mem) rename(from, to string, exclusive bool) error {
 	if f == nil {
 		return pathError("rename", from, syscall.ENOENT)
 	}
-	if m.dirs[to] || exclusive && m.names[to] != nil {
+	if m.has(to) || exclusive && m.names[to] != nil {
 		return pathError("rename", to, syscall.EEXIST)
 	}
 	m.change(filepath.Dir(to), map[string]*node{from: nil, to: f})
@@ -290,7 +306,7 @@ func (m *Mem) List(dir string) ([]string, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	d := filepath.Clean(dir)
-	if !m.dirs[d] {
+	if !m.has(d) {
 		return nil, pathError("open", dir, syscall.ENOENT)
 	}
 	var out []string
@@ -312,7 +328,7 @@ func (m *Mem) Stat(name string) (Info, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	n := filepath.Clean(name)
-	if m.dirs[n] {
+	if m.has(n) {
 		return Info{Dir: true, ModTime: m.now}, nil
 	}
 	f := m.names[n]
@@ -326,8 +342,13 @@ func (m *Mem) SyncDir(dir string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	d := filepath.Clean(dir)
-	if !m.dirs[d] {
+	if !m.has(d) {
 		return pathError("open", dir, syscall.ENOENT)
+	}
+	for sub := range m.dirs {
+		if filepath.Dir(sub) == d {
+			m.dirs[sub] = true
+		}
 	}
 	rest := m.pending[:0]
 	for _, c := range m.pending {
