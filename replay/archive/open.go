@@ -12,6 +12,7 @@ import (
 	"io"
 	"math"
 	"os"
+	"path/filepath"
 	"sort"
 	"strings"
 	"unicode/utf8"
@@ -47,6 +48,7 @@ type Archive struct {
 	Schema int
 
 	db    *db.DB
+	real  string // Path without links
 	stamp fileStamp
 	fixed bool // read as immutable: the stamp must hold
 }
@@ -110,7 +112,12 @@ func Open(path string) (*Archive, error) {
 	if err != nil {
 		return nil, err
 	}
-	stamp, err := stampOf(path)
+	// The log lies beside the file, not beside a link to it.
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return nil, err
+	}
+	stamp, err := stampOf(real)
 	if err != nil {
 		return nil, err
 	}
@@ -118,11 +125,11 @@ func Open(path string) (*Archive, error) {
 	if !stamp.wal {
 		mode = db.Immutable
 	}
-	d, err := db.Open(path, mode)
+	d, err := db.Open(real, mode)
 	if err != nil {
 		return nil, fmt.Errorf("opening %s: %w", path, err)
 	}
-	a := &Archive{Path: path, Schema: schema, db: d, stamp: stamp, fixed: !stamp.wal}
+	a := &Archive{Path: path, Schema: schema, db: d, real: real, stamp: stamp, fixed: !stamp.wal}
 	// What a database can be made to run is shut out; a transaction makes all
 	// reads one snapshot.
 	err = d.Run("PRAGMA query_only=1", "PRAGMA trusted_schema=OFF", "PRAGMA cell_size_check=ON",
@@ -154,7 +161,7 @@ func wrapOpen(path string, err error) error {
 // that the archive ever had.
 func (a *Archive) Close() error {
 	err := a.db.Close()
-	if now, e := stampOf(a.Path); a.fixed && (e != nil || now != a.stamp) {
+	if now, e := stampOf(a.real); a.fixed && (e != nil || now != a.stamp) {
 		err = errors.Join(err, fmt.Errorf("%s: %w", a.Path, ErrChanged))
 	}
 	return err

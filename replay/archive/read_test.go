@@ -300,8 +300,14 @@ func TestOpenThroughLog(t *testing.T) {
 	if _, err := db.Exec("INSERT INTO wal VALUES (1,'late',?,0,x'00')", int64(1)<<62); err != nil {
 		t.Fatal(err)
 	}
-	if got := verify(t, path).WalRows; got != before+1 {
-		t.Errorf("%d rows, want %d", got, before+1)
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(path, link); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range []string{path, link} {
+		if got := verify(t, p).WalRows; got != before+1 {
+			t.Errorf("%s: %d rows, want %d", p, got, before+1)
+		}
 	}
 }
 
