@@ -17,6 +17,7 @@ run "aewr: shadows and catalogue" bench replay/shadow . 3x
 run "segments: each depth of check" bench replay/segment .
 run "rebuild of live rows" bench replay BuildRows 5x
 run "recording: the writer, rotations, opening inputs" bench capture .
+run "recording in one process" bench capture/record Record 300x
 if command -v socat >/dev/null; then
   run "recording against socat; many connections; the relay's latency" bench cmd/capture . 1x
 else

@@ -945,7 +945,7 @@ func descriptors(t testing.TB) int {
 // TestSoak: rotations every second and reconnects all the time, and neither
 // memory nor goroutines nor descriptors grow.
 func TestSoak(t *testing.T) {
-	last := 12 * time.Second
+	last := time.Minute
 	if torture {
 		last = 10 * time.Minute
 	}
