@@ -120,3 +120,22 @@ func TestCrafted(t *testing.T) {
 		})
 	}
 }
+
+// The older schema holds the same, and the crate reads it.
+func TestOldSchema(t *testing.T) {
+	for _, s := range append(fixtures(t, "real/*.stream"), fixtures(t, "telemetry/*.stream")...) {
+		t.Run(base(s), func(t *testing.T) {
+			tmp := t.TempDir()
+			four, five := filepath.Join(tmp, "4.dendro"), filepath.Join(tmp, "5.dendro")
+			build(t, four, []string{s}, "--schema", "4")
+			build(t, five, []string{s})
+			crateAccepts(t, four, encoderOf(t, s))
+			got, want := dump(t, four), dump(t, five)
+			if got.Schema != 4 || want.Schema != 5 {
+				t.Fatalf("schemas %d and %d", got.Schema, want.Schema)
+			}
+			got.Schema = 5
+			sameDump(t, want, got)
+		})
+	}
+}
