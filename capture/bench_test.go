@@ -10,13 +10,13 @@ import (
 
 	"wiretape/capture"
 	"wiretape/capture/sidecar"
-	"wiretape/internal/toy"
+	"wiretape/internal/lenproto"
 	"wiretape/wire/protocols"
 )
 
-// benchStream is about 8 MiB of frames of one size, of the toy protocol.
+// benchStream is about 8 MiB of frames of one size, of lenproto.
 func benchStream(payload int) []byte {
-	b := []byte("TOY1")
+	b := []byte("LEN1")
 	for len(b) < 8<<20 {
 		b = binary.LittleEndian.AppendUint32(b, uint32(payload))
 		b = append(b, 1)
@@ -49,14 +49,14 @@ func BenchmarkWrite(b *testing.B) {
 	})
 	for _, payload := range []int{50, 1000, 100_000} {
 		b.Run(fmt.Sprintf("frames-%d", payload), func(b *testing.B) {
-			benchRecord(b, benchStream(payload), "toy", read)
+			benchRecord(b, benchStream(payload), lenproto.Name, read)
 		})
 	}
 	b.Run("raw", func(b *testing.B) { benchRecord(b, benchStream(1000), capture.ProtocolRaw, read) })
 }
 
 func benchRecord(b *testing.B, stream []byte, protocol string, read int) {
-	reg := append(toy.Registry, protocols.All()...)
+	reg := append(lenproto.Registry, protocols.All()...)
 	d, err := capture.Create(b.TempDir(), capture.Options{Registry: reg, RotateBytes: 64 << 20})
 	if err != nil {
 		b.Fatal(err)
@@ -89,7 +89,7 @@ func benchRecord(b *testing.B, stream []byte, protocol string, read int) {
 
 // BenchmarkRotate is one file: opened, written, sealed.
 func BenchmarkRotate(b *testing.B) {
-	d, err := capture.Create(b.TempDir(), capture.Options{Registry: toy.Registry})
+	d, err := capture.Create(b.TempDir(), capture.Options{Registry: lenproto.Registry})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -15,14 +15,14 @@ import (
 
 	"wiretape/capture"
 	"wiretape/capture/sidecar"
-	"wiretape/internal/toy"
+	"wiretape/internal/lenproto"
 	"wiretape/wire"
 )
 
 // record writes a stream into dir as one connection, in reads of random size.
 func record(t testing.TB, dir string, stream []byte, opt capture.Options, clock *fakeClock) string {
 	t.Helper()
-	opt.Registry = toy.Registry
+	opt.Registry = lenproto.Registry
 	opt.Clock = clock
 	d, err := capture.Create(dir, opt)
 	if err != nil {
@@ -103,7 +103,7 @@ func readRun(t testing.TB, r *capture.Run) []byte {
 
 func open(t testing.TB, opt capture.InputOptions, paths ...string) *capture.Set {
 	t.Helper()
-	opt.Registry = toy.Registry
+	opt.Registry = lenproto.Registry
 	set, err := capture.OpenInputs(paths, opt)
 	if err != nil {
 		t.Fatal(err)
@@ -120,7 +120,7 @@ func kinds(fs []wire.Finding) string {
 }
 
 func TestRecordAndRead(t *testing.T) {
-	stream, ends := toy.Stream(3, 400, 300)
+	stream, ends := lenproto.Stream(3, 400, 300)
 	boundary := map[int64]bool{}
 	for _, e := range ends {
 		boundary[e] = true
@@ -136,7 +136,7 @@ func TestRecordAndRead(t *testing.T) {
 			t.Fatalf("got %d connections and %v", len(set.Connections), set.Findings)
 		}
 		c := set.Connections[0]
-		if c.ID != id || c.Protocol != "toy" || c.Direction != wire.Downstream || c.Endpoint != "tcp://test" || len(c.Findings) > 0 {
+		if c.ID != id || c.Protocol != lenproto.Name || c.Direction != wire.Downstream || c.Endpoint != "tcp://test" || len(c.Findings) > 0 {
 			t.Fatalf("got %+v", c)
 		}
 		if c.Transport == nil || c.Transport.Kind != sidecar.TransportClean {

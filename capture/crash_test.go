@@ -10,7 +10,7 @@ import (
 	"wiretape/capture"
 	"wiretape/capture/sidecar"
 	"wiretape/internal/aftermath"
-	"wiretape/internal/toy"
+	"wiretape/internal/lenproto"
 	"wiretape/internal/vfs"
 )
 
@@ -31,7 +31,7 @@ const crashDir = "/srv/wiretape/cap"
 func scenario(fsys vfs.FS, first, second []byte, said reported, streams map[string][]byte) (err error) {
 	clock := newClock()
 	unique := uint32(0)
-	opt := capture.Options{FS: fsys, Clock: clock, Registry: toy.Registry, Holder: "test", RotateBytes: 900, RotateEvery: 40 * time.Millisecond,
+	opt := capture.Options{FS: fsys, Clock: clock, Registry: lenproto.Registry, Holder: "test", RotateBytes: 900, RotateEvery: 40 * time.Millisecond,
 		Unique: func() uint32 { unique++; return unique }}
 	var open []*capture.Writer
 	opt.OnSealed = func(s capture.Sealed) { said[s.Connection] = max(said[s.Connection], s.Start+s.Length) }
@@ -92,7 +92,7 @@ func scenario(fsys vfs.FS, first, second []byte, said reported, streams map[stri
 // checkRestart restarts in what a crash left.
 func checkRestart(t *testing.T, fsys *vfs.Mem, said reported, streams map[string][]byte) {
 	t.Helper()
-	c := aftermath.Case{FS: fsys, Dir: crashDir, Registry: toy.Registry, Sent: streams, Safe: said,
+	c := aftermath.Case{FS: fsys, Dir: crashDir, Registry: lenproto.Registry, Sent: streams, Safe: said,
 		Clock: newClock(), Unique: func() uint32 { return 0xff }}
 	if err := c.Check(); err != nil {
 		t.Fatalf("%v\n%s", err, fsys.Dump())
@@ -104,8 +104,8 @@ func checkRestart(t *testing.T, fsys *vfs.Mem, said reported, streams map[string
 // restarts. It closes "the writer makes a state that its own restart rejects",
 // "durable said before fsync" and "a name visible before the file is complete".
 func TestLessonCrashAtEveryOperation(t *testing.T) {
-	first, _ := toy.Stream(1, 40, 150)
-	second, _ := toy.Stream(2, 14, 200)
+	first, _ := lenproto.Stream(1, 40, 150)
+	second, _ := lenproto.Stream(2, 14, 200)
 	total := &vfs.Fault{FS: vfs.NewMem(), Decide: func(vfs.Op) vfs.Verdict { return vfs.Verdict{} }}
 	if err := scenario(total, first, second, reported{}, map[string][]byte{}); err != nil {
 		t.Fatal(err)
@@ -155,8 +155,8 @@ func TestLessonCrashAtEveryOperation(t *testing.T) {
 // TestRecoveryStopsAnywhere kills recovery itself at every operation and
 // recovers again.
 func TestRecoveryStopsAnywhere(t *testing.T) {
-	first, _ := toy.Stream(1, 40, 150)
-	second, _ := toy.Stream(2, 14, 200)
+	first, _ := lenproto.Stream(1, 40, 150)
+	second, _ := lenproto.Stream(2, 14, 200)
 	mem := vfs.NewMem()
 	const dieAt = 260
 	f := &vfs.Fault{FS: mem, Decide: func(op vfs.Op) vfs.Verdict {
@@ -180,7 +180,7 @@ func TestRecoveryStopsAnywhere(t *testing.T) {
 				}
 				return vfs.Verdict{}
 			}}
-			_, err := capture.Recover(crashDir, capture.Options{FS: f, Clock: newClock(), Registry: toy.Registry, Holder: "first"})
+			_, err := capture.Recover(crashDir, capture.Options{FS: f, Clock: newClock(), Registry: lenproto.Registry, Holder: "first"})
 			if !stopped {
 				if err != nil {
 					t.Fatal(err)

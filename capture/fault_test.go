@@ -11,7 +11,7 @@ import (
 
 	"wiretape/capture"
 	"wiretape/capture/sidecar"
-	"wiretape/internal/toy"
+	"wiretape/internal/lenproto"
 	"wiretape/internal/vfs"
 	"wiretape/wire"
 )
@@ -21,8 +21,8 @@ import (
 // result ignored": the recorder's error names file, offset and errno, what it
 // reported safe is there, and what is left verifies to a frame boundary.
 func TestLessonFailedOperation(t *testing.T) {
-	first, _ := toy.Stream(1, 30, 150)
-	second, _ := toy.Stream(2, 10, 200)
+	first, _ := lenproto.Stream(1, 30, 150)
+	second, _ := lenproto.Stream(2, 10, 200)
 	total := &vfs.Fault{FS: vfs.NewMem(), Decide: func(vfs.Op) vfs.Verdict { return vfs.Verdict{} }}
 	if err := scenario(total, first, second, reported{}, map[string][]byte{}); err != nil {
 		t.Fatal(err)
@@ -115,7 +115,7 @@ func stemBase(path string) string {
 // is a torn end, behind a frame boundary.
 func checkVerifies(t *testing.T, fsys *vfs.Mem, streams map[string][]byte) {
 	t.Helper()
-	rep, err := capture.Verify([]string{crashDir}, capture.VerifyOptions{Input: capture.InputOptions{FS: fsys, Registry: toy.Registry}})
+	rep, err := capture.Verify([]string{crashDir}, capture.VerifyOptions{Input: capture.InputOptions{FS: fsys, Registry: lenproto.Registry}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +123,7 @@ func checkVerifies(t *testing.T, fsys *vfs.Mem, streams map[string][]byte) {
 		sent := streams[f.Connection]
 		switch f.Kind {
 		case wire.KindCut, wire.KindZeroTail, capture.KindRecovered, capture.KindNoEnd:
-			if !toy.Boundary(sent, f.Offset) {
+			if !lenproto.Boundary(sent, f.Offset) {
 				t.Fatalf("%s at %d, which is no frame boundary: %+v", f.Kind, f.Offset, f)
 			}
 		default:
@@ -136,11 +136,11 @@ func checkVerifies(t *testing.T, fsys *vfs.Mem, streams map[string][]byte) {
 // recorder try the same bytes again, and wants every frame before and behind.
 // It closes "append after a failed write".
 func TestLessonShortWriteThenSuccess(t *testing.T) {
-	stream, _ := toy.Stream(5, 60, 200)
+	stream, _ := lenproto.Stream(5, 60, 200)
 	probe := &vfs.Fault{FS: vfs.NewMem(), Decide: func(vfs.Op) vfs.Verdict { return vfs.Verdict{} }}
 	retry := func(f *vfs.Fault) (failures int, id string, err error) {
 		clock := newClock()
-		d, err := capture.Create(crashDir, capture.Options{FS: f, Clock: clock, Registry: toy.Registry, RotateBytes: 1500, Unique: func() uint32 { return 9 }})
+		d, err := capture.Create(crashDir, capture.Options{FS: f, Clock: clock, Registry: lenproto.Registry, RotateBytes: 1500, Unique: func() uint32 { return 9 }})
 		if err != nil {
 			return 1, "", err
 		}
@@ -191,14 +191,14 @@ func TestLessonShortWriteThenSuccess(t *testing.T) {
 				writes++
 				if err != nil {
 					// The last seal: recovery does it.
-					if _, err := capture.Recover(crashDir, capture.Options{FS: mem.CrashClone(vfs.CrashKeepAll, 0), Clock: newClock(), Registry: toy.Registry}); err != nil {
+					if _, err := capture.Recover(crashDir, capture.Options{FS: mem.CrashClone(vfs.CrashKeepAll, 0), Clock: newClock(), Registry: lenproto.Registry}); err != nil {
 						t.Fatal(err)
 					}
 				}
 				if failures == 0 && capture.ParseName(filepath.Base(hit.Name)).Form != capture.FormIndex {
 					t.Fatalf("a failed %s of %s went unsaid", hit.Kind, hit.Name)
 				}
-				set, err := capture.OpenInputs([]string{crashDir}, capture.InputOptions{FS: mem, Registry: toy.Registry})
+				set, err := capture.OpenInputs([]string{crashDir}, capture.InputOptions{FS: mem, Registry: lenproto.Registry})
 				if err != nil {
 					t.Fatalf("operation %d, %s %s: %v", n, hit.Kind, hit.Name, err)
 				}
@@ -216,7 +216,7 @@ func TestLessonShortWriteThenSuccess(t *testing.T) {
 // TestLessonFailedSyncIsFinal: a sync that failed once is never reported as
 // done by a later one that succeeds, and the file is not sealed.
 func TestLessonFailedSyncIsFinal(t *testing.T) {
-	stream, _ := toy.Stream(5, 30, 200)
+	stream, _ := lenproto.Stream(5, 30, 200)
 	mem := vfs.NewMem()
 	fail := false
 	f := &vfs.Fault{FS: mem, Decide: func(op vfs.Op) vfs.Verdict {
@@ -227,7 +227,7 @@ func TestLessonFailedSyncIsFinal(t *testing.T) {
 		return vfs.Verdict{}
 	}}
 	clock := newClock()
-	d, err := capture.Create(crashDir, capture.Options{FS: f, Clock: clock, Registry: toy.Registry})
+	d, err := capture.Create(crashDir, capture.Options{FS: f, Clock: clock, Registry: lenproto.Registry})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -282,7 +282,7 @@ func TestFailedLargeWrite(t *testing.T) {
 		return vfs.Verdict{}
 	}}
 	clock := newClock()
-	d, err := capture.Create(crashDir, capture.Options{FS: f, Clock: clock, Registry: toy.Registry, RotateBytes: 300_000})
+	d, err := capture.Create(crashDir, capture.Options{FS: f, Clock: clock, Registry: lenproto.Registry, RotateBytes: 300_000})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,7 @@ import (
 
 	"wiretape/capture"
 	"wiretape/capture/sidecar"
-	"wiretape/internal/toy"
+	"wiretape/internal/lenproto"
 )
 
 // TestFollow reads a connection while it is being recorded, look by look: every
@@ -18,9 +18,9 @@ import (
 // sealed files is remembered.
 func TestFollow(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "rec")
-	stream, _ := toy.Stream(4, 300, 200)
+	stream, _ := lenproto.Stream(4, 300, 200)
 	clock := newClock()
-	d, err := capture.Create(dir, capture.Options{Registry: toy.Registry, Clock: clock, RotateBytes: 3000})
+	d, err := capture.Create(dir, capture.Options{Registry: lenproto.Registry, Clock: clock, RotateBytes: 3000})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,7 +29,7 @@ func TestFollow(t *testing.T) {
 		t.Fatal(err)
 	}
 	rng := rand.New(rand.NewPCG(5, 6))
-	opt := capture.InputOptions{Registry: toy.Registry, Cache: &capture.Cache{}}
+	opt := capture.InputOptions{Registry: lenproto.Registry, Cache: &capture.Cache{}}
 	var got []byte
 	look := func() {
 		t.Helper()
@@ -89,8 +89,8 @@ func TestFollow(t *testing.T) {
 // of what was sent.
 func TestOpenWhileRecording(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "rec")
-	stream, _ := toy.Stream(4, 150, 200)
-	d, err := capture.Create(dir, capture.Options{Registry: toy.Registry, RotateBytes: 500})
+	stream, _ := lenproto.Stream(4, 150, 200)
+	d, err := capture.Create(dir, capture.Options{Registry: lenproto.Registry, RotateBytes: 500})
 	if err != nil {
 		t.Fatal(err)
 	}

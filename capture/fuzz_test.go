@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"wiretape/capture"
-	"wiretape/internal/toy"
+	"wiretape/internal/lenproto"
 	"wiretape/internal/vfs"
 )
 
@@ -38,7 +38,7 @@ func FuzzJournal(f *testing.F) {
 func FuzzFolder(f *testing.F) {
 	r := recordMem(f, 1, 20, 2000)
 	f.Add(r.files[r.name(1, ".cap")], r.files[r.name(1, ".json")], r.files[r.name(1, ".idx")], r.files[r.name(2, ".json")], r.files[r.name(1, ".sha256")], uint8(0))
-	f.Add([]byte("TOY1\x01\x00\x00\x00\x01"), []byte("{}"), []byte("WTARRIX1"), []byte("{"), []byte("x  y\n"), uint8(1))
+	f.Add([]byte("LEN1\x01\x00\x00\x00\x01"), []byte("{}"), []byte("WTARRIX1"), []byte("{"), []byte("x  y\n"), uint8(1))
 	f.Add([]byte("\x28\xb5\x2f\xfd"), []byte("{}"), []byte(""), []byte("{"), []byte(""), uint8(2))
 	f.Fuzz(func(t *testing.T, b, side, idx, side2, sums []byte, form uint8) {
 		m := vfs.NewMem()
@@ -54,7 +54,7 @@ func FuzzFolder(f *testing.F) {
 		m.SetFile(second+".cap", b)
 		m.SetFile(second+".json", side2)
 		look(t, m)
-		if _, err := capture.Recover("/a", capture.Options{FS: m, Registry: toy.Registry, Clock: newClock()}); err != nil {
+		if _, err := capture.Recover("/a", capture.Options{FS: m, Registry: lenproto.Registry, Clock: newClock()}); err != nil {
 			t.Fatal(err)
 		}
 		look(t, m)

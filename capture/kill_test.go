@@ -15,7 +15,7 @@ import (
 	"wiretape/capture"
 	"wiretape/capture/sidecar"
 	"wiretape/internal/aftermath"
-	"wiretape/internal/toy"
+	"wiretape/internal/lenproto"
 )
 
 // asRecorder makes this test binary a recorder in the folder that it names.
@@ -34,14 +34,14 @@ func TestMain(m *testing.M) {
 
 // killedStream is what the recorder gets on its n-th connection.
 func killedStream(n int) []byte {
-	stream, _ := toy.Stream(uint64(n), 400, 300)
+	stream, _ := lenproto.Stream(uint64(n), 400, 300)
 	return stream
 }
 
 // recordForEver records one connection after the other until it is killed. It
 // says "conn ID N" when one begins and "safe ID OFFSET" after each sync.
 func recordForEver(dir string) error {
-	d, err := capture.Create(dir, capture.Options{Registry: toy.Registry, RotateBytes: 20_000})
+	d, err := capture.Create(dir, capture.Options{Registry: lenproto.Registry, RotateBytes: 20_000})
 	if err != nil {
 		return err
 	}
@@ -85,7 +85,7 @@ func TestLessonKilledRecorder(t *testing.T) {
 	recorded, sealed := 0, 0
 	for range times {
 		dir := filepath.Join(t.TempDir(), "rec")
-		c := aftermath.Case{Dir: dir, Registry: toy.Registry, Sent: map[string][]byte{}, Safe: map[string]int64{}, Killed: true}
+		c := aftermath.Case{Dir: dir, Registry: lenproto.Registry, Sent: map[string][]byte{}, Safe: map[string]int64{}, Killed: true}
 		cmd := exec.Command(os.Args[0])
 		cmd.Env = append(os.Environ(), asRecorder+"="+dir)
 		var words bytes.Buffer

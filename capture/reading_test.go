@@ -14,7 +14,7 @@ import (
 
 	"wiretape/capture"
 	"wiretape/capture/sidecar"
-	"wiretape/internal/toy"
+	"wiretape/internal/lenproto"
 	"wiretape/internal/vfs"
 	"wiretape/wire"
 )
@@ -31,9 +31,9 @@ type recorded struct {
 func recordMem(t testing.TB, seed uint64, frames int, limit int64) *recorded {
 	t.Helper()
 	r := &recorded{}
-	r.stream, r.ends = toy.Stream(seed, frames, 300)
+	r.stream, r.ends = lenproto.Stream(seed, frames, 300)
 	mem, clock := vfs.NewMem(), newClock()
-	d, err := capture.Create("/a", capture.Options{FS: mem, Clock: clock, Registry: toy.Registry, RotateBytes: limit,
+	d, err := capture.Create("/a", capture.Options{FS: mem, Clock: clock, Registry: lenproto.Registry, RotateBytes: limit,
 		Unique: func() uint32 { return uint32(seed) }})
 	if err != nil {
 		t.Fatal(err)
@@ -82,7 +82,7 @@ func (r *recorded) mem() *vfs.Mem {
 }
 
 func inputs(m vfs.FS) capture.InputOptions {
-	return capture.InputOptions{FS: m, Registry: toy.Registry}
+	return capture.InputOptions{FS: m, Registry: lenproto.Registry}
 }
 
 // readBytes is what the runs of a set's only connection hold, by offset.
@@ -156,14 +156,14 @@ func TestLessonSidecarsAreNoAuthority(t *testing.T) {
 			if got := readBytes(t, conn); len(got) != 1 || !bytes.Equal(got[0], r.stream) {
 				t.Fatal("the bytes are not those that were recorded")
 			}
-			if conn.Protocol != "toy" {
+			if conn.Protocol != lenproto.Name {
 				t.Fatalf("protocol %s", conn.Protocol)
 			}
 			if got := kinds(conn.Findings); got == "" || !strings.Contains(got, c.want) {
 				t.Fatalf("findings: %v", got)
 			}
 			// recover makes anew what is missing or can't be read.
-			if _, err := capture.Recover("/a", capture.Options{FS: m, Clock: newClock(), Registry: toy.Registry}); err != nil {
+			if _, err := capture.Recover("/a", capture.Options{FS: m, Clock: newClock(), Registry: lenproto.Registry}); err != nil {
 				t.Fatal(err)
 			}
 			set, err = capture.OpenInputs([]string{"/a"}, inputs(m))
@@ -372,7 +372,7 @@ func TestNoPlace(t *testing.T) {
 		t.Fatalf("got %v", err)
 	}
 	opt := inputs(m)
-	opt.Context, opt.ContextStart, opt.Protocol = wire.MidStream("toy"), 777, "toy"
+	opt.Context, opt.ContextStart, opt.Protocol = wire.MidStream(lenproto.Name), 777, lenproto.Name
 	set, err := capture.OpenInputs([]string{"/a"}, opt)
 	if err != nil {
 		t.Fatal(err)
@@ -454,12 +454,12 @@ func TestLessonFlippedByte(t *testing.T) {
 // are read, and zeros inside of a payload stay. It closes "a torn tail taken for
 // corruption".
 func TestLessonZeroFilledTail(t *testing.T) {
-	stream, ends := toy.Stream(9, 40, 300)
+	stream, ends := lenproto.Stream(9, 40, 300)
 	// A frame whose payload is zeros, longer than a sector, in the middle.
 	zeros := append([]byte{0x20, 0x07, 0, 0, 1}, make([]byte, 0x720-1)...)
 	stream = append(stream, zeros...)
 	ends = append(ends, int64(len(stream)))
-	more, moreEnds := toy.Stream(10, 20, 300)
+	more, moreEnds := lenproto.Stream(10, 20, 300)
 	for _, e := range moreEnds[2:] {
 		ends = append(ends, int64(len(stream))+e-4)
 	}
@@ -470,7 +470,7 @@ func TestLessonZeroFilledTail(t *testing.T) {
 		m := vfs.NewMem()
 		m.MkdirAll("/a")
 		m.SetFile(name, b)
-		rec, err := capture.Recover("/a", capture.Options{FS: m, Clock: newClock(), Registry: toy.Registry})
+		rec, err := capture.Recover("/a", capture.Options{FS: m, Clock: newClock(), Registry: lenproto.Registry})
 		if err != nil || len(rec) != 1 {
 			t.Fatal(rec, err)
 		}
@@ -554,7 +554,7 @@ func TestLessonNotACapture(t *testing.T) {
 		{"/dev/null", ""},
 	}
 	for _, c := range cases {
-		_, err := capture.OpenInputs([]string{c.path}, capture.InputOptions{Registry: toy.Registry})
+		_, err := capture.OpenInputs([]string{c.path}, capture.InputOptions{Registry: lenproto.Registry})
 		var not *capture.NotCaptureError
 		if !errors.As(err, &not) || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %v", c.path, err)
@@ -575,7 +575,7 @@ func TestLessonNotACapture(t *testing.T) {
 
 // TestRawStream reads a stream file that never saw the recorder.
 func TestRawStream(t *testing.T) {
-	stream, _ := toy.Stream(4, 30, 200)
+	stream, _ := lenproto.Stream(4, 30, 200)
 	m := vfs.NewMem()
 	m.MkdirAll("/x")
 	m.SetFile("/x/old.stream", stream)
@@ -586,7 +586,7 @@ func TestRawStream(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := set.Connections[0]
-	if c.ID != "old.stream" || !c.Raw || c.Protocol != "toy" || !bytes.Equal(readRun(t, c.Runs()[0]), stream) {
+	if c.ID != "old.stream" || !c.Raw || c.Protocol != lenproto.Name || !bytes.Equal(readRun(t, c.Runs()[0]), stream) {
 		t.Fatalf("%+v", c)
 	}
 	set, err = capture.OpenInputs([]string{"/x/old.stream", "/x/again/old.stream", "/x/other/old.stream"}, inputs(m))
@@ -697,7 +697,7 @@ func TestFileAt(t *testing.T) {
 // hold a reader up, nor a recorder.
 func TestNoFileAtAll(t *testing.T) {
 	dir := t.TempDir()
-	stream, _ := toy.Stream(4, 30, 200)
+	stream, _ := lenproto.Stream(4, 30, 200)
 	id := record(t, dir, stream, capture.Options{}, newClock())
 	if err := syscall.Mkfifo(filepath.Join(dir, "c00000009-00000009.00000001.cap"), 0o600); err != nil {
 		t.Fatal(err)
@@ -718,7 +718,7 @@ func TestNoFileAtAll(t *testing.T) {
 	if len(set.Connections) != 1 || set.Connections[0].ID != id || kinds(set.Findings) != strings.Repeat(capture.KindForeign+" ", 2)+capture.KindForeign {
 		t.Fatalf("%d connections, %v", len(set.Connections), set.Findings)
 	}
-	if rec, err := capture.Recover(dir, capture.Options{Registry: toy.Registry}); err != nil || len(rec) != 1 || !rec[0].Rebuilt {
+	if rec, err := capture.Recover(dir, capture.Options{Registry: lenproto.Registry}); err != nil || len(rec) != 1 || !rec[0].Rebuilt {
 		t.Fatal(rec, err)
 	}
 }
@@ -859,7 +859,7 @@ func TestHalfARename(t *testing.T) {
 			if !sides {
 				m.Remove(r.name(last, ".json"))
 			}
-			opt := capture.Options{FS: m, Clock: newClock(), Registry: toy.Registry}
+			opt := capture.Options{FS: m, Clock: newClock(), Registry: lenproto.Registry}
 			rec, err := capture.Recover("/a", opt)
 			if err != nil || (len(rec) == 1) != (same && !sides) {
 				t.Fatal(rec, err)

@@ -9,13 +9,8 @@ import (
 // The reports as JSON (docs/capture-format.md, Reports): findings are objects
 // as wire.Finding.AppendJSON writes them.
 
-func findingsJSON(fs []wire.Finding) []json.RawMessage {
-	out := make([]json.RawMessage, 0, len(fs))
-	for i := range fs {
-		out = append(out, fs[i].AppendJSON(nil))
-	}
-	return out
-}
+// listed gives findings as a list that is never null in JSON.
+func listed(fs []wire.Finding) []wire.Finding { return append([]wire.Finding{}, fs...) }
 
 // verdictOf is the word for an exit code of 0 or 3.
 func verdictOf(findings int) string {
@@ -31,8 +26,8 @@ func (r *VerifyReport) MarshalJSON() ([]byte, error) {
 	return json.Marshal(struct {
 		Verdict string `json:"verdict"`
 		*plain
-		Findings []json.RawMessage `json:"findings"`
-	}{verdictOf(len(r.Findings)), (*plain)(r), findingsJSON(r.Findings)})
+		Findings []wire.Finding `json:"findings"`
+	}{verdictOf(len(r.Findings)), (*plain)(r), listed(r.Findings)})
 }
 
 // AllFindings are those of the inputs and of all connections.
@@ -51,8 +46,8 @@ func (i *Info) MarshalJSON() ([]byte, error) {
 	return json.Marshal(struct {
 		Verdict string `json:"verdict"`
 		*plain
-		Findings []json.RawMessage `json:"findings"`
-	}{verdictOf(len(all)), (*plain)(i), findingsJSON(all)})
+		Findings []wire.Finding `json:"findings"`
+	}{verdictOf(len(all)), (*plain)(i), listed(all)})
 }
 
 // RecoverReport is what Recover did, as JSON: {"recovered": […]}.

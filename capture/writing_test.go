@@ -17,7 +17,7 @@ import (
 
 	"wiretape/capture"
 	"wiretape/capture/sidecar"
-	"wiretape/internal/toy"
+	"wiretape/internal/lenproto"
 	"wiretape/internal/vfs"
 	"wiretape/wire"
 )
@@ -42,9 +42,9 @@ func TestLessonNamesAndClocks(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			mem, clock := vfs.NewMem(), newClock()
-			stream, _ := toy.Stream(3, 100, 50)
+			stream, _ := lenproto.Stream(3, 100, 50)
 			var sealed []string
-			opt := capture.Options{FS: mem, Clock: clock, Registry: toy.Registry, RotateEvery: time.Minute,
+			opt := capture.Options{FS: mem, Clock: clock, Registry: lenproto.Registry, RotateEvery: time.Minute,
 				OnSealed: func(s capture.Sealed) { sealed = append(sealed, filepath.Base(s.Path)) }}
 			for run := range 4 {
 				d, err := capture.Create("/a", opt)
@@ -107,7 +107,7 @@ func TestLessonNamesAndClocks(t *testing.T) {
 // TestNumbersOutliveFiles: the numbers of pruned connections do not come again.
 func TestNumbersOutliveFiles(t *testing.T) {
 	mem, clock := vfs.NewMem(), newClock()
-	opt := capture.Options{FS: mem, Clock: clock, Registry: toy.Registry}
+	opt := capture.Options{FS: mem, Clock: clock, Registry: lenproto.Registry}
 	last := ""
 	for range 5 {
 		d, err := capture.Create("/a", opt)
@@ -182,9 +182,9 @@ func TestLessonTwoRecorders(t *testing.T) {
 // TestTenThousandRotations: the concatenation of 10,000 files is what came, by
 // SHA-256, in whatever pieces it came.
 func TestTenThousandRotations(t *testing.T) {
-	stream, ends := toy.Stream(8, 14_000, 60)
+	stream, ends := lenproto.Stream(8, 14_000, 60)
 	mem, clock := vfs.NewMem(), newClock()
-	d, err := capture.Create("/a", capture.Options{FS: mem, Clock: clock, Registry: toy.Registry})
+	d, err := capture.Create("/a", capture.Options{FS: mem, Clock: clock, Registry: lenproto.Registry})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -234,10 +234,10 @@ func TestTenThousandRotations(t *testing.T) {
 // TestRotation: sizes, a frame larger than the limit, reads of every size, and
 // streams without frames.
 func TestRotation(t *testing.T) {
-	small, _ := toy.Stream(1, 50, 60)
+	small, _ := lenproto.Stream(1, 50, 60)
 	big := append(append([]byte{}, small...), 0x88, 0x13, 0, 0, 2)
 	big = append(big, bytes.Repeat([]byte{7}, 5000-1)...)
-	tail, _ := toy.Stream(2, 50, 60)
+	tail, _ := lenproto.Stream(2, 50, 60)
 	big = append(big, tail[4:]...)
 	noise := bytes.Repeat([]byte("noise "), 1000)
 	lost := append(append([]byte{}, small...), make([]byte, 3000)...)
@@ -258,7 +258,7 @@ func TestRotation(t *testing.T) {
 		for _, read := range []int{1, 3, 64, 1000, 1 << 20} {
 			t.Run(fmt.Sprintf("%s/%d", c.name, read), func(t *testing.T) {
 				mem, clock := vfs.NewMem(), newClock()
-				d, err := capture.Create("/a", capture.Options{FS: mem, Clock: clock, Registry: toy.Registry, RotateBytes: 300})
+				d, err := capture.Create("/a", capture.Options{FS: mem, Clock: clock, Registry: lenproto.Registry, RotateBytes: 300})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -313,7 +313,7 @@ func TestRotation(t *testing.T) {
 // exactly at the frame boundaries, else the frame's offset and what was there of
 // it. It closes "one end for three facts".
 func TestLessonCutAtEveryByte(t *testing.T) {
-	stream, ends := toy.Stream(6, 12, 40)
+	stream, ends := lenproto.Stream(6, 12, 40)
 	boundary := map[int]int64{}
 	for _, e := range ends {
 		boundary[int(e)] = e
@@ -324,11 +324,11 @@ func TestLessonCutAtEveryByte(t *testing.T) {
 			last = e
 		}
 		mem, clock := vfs.NewMem(), newClock()
-		d, err := capture.Create("/a", capture.Options{FS: mem, Clock: clock, Registry: toy.Registry})
+		d, err := capture.Create("/a", capture.Options{FS: mem, Clock: clock, Registry: lenproto.Registry})
 		if err != nil {
 			t.Fatal(err)
 		}
-		w, err := d.Connect(capture.ConnInfo{Protocol: "toy"})
+		w, err := d.Connect(capture.ConnInfo{Protocol: lenproto.Name})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -498,9 +498,9 @@ func TestPruneStopsAnywhere(t *testing.T) {
 
 // TestStatsAndSync: what is reported is in order, and safe.
 func TestStatsAndSync(t *testing.T) {
-	stream, _ := toy.Stream(1, 50, 100)
+	stream, _ := lenproto.Stream(1, 50, 100)
 	mem, clock := vfs.NewMem(), newClock()
-	d, err := capture.Create("/a", capture.Options{FS: mem, Clock: clock, Registry: toy.Registry, RotateBytes: 700})
+	d, err := capture.Create("/a", capture.Options{FS: mem, Clock: clock, Registry: lenproto.Registry, RotateBytes: 700})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -549,7 +549,7 @@ func TestStatsAndSync(t *testing.T) {
 		t.Fatalf("%+v", s)
 	}
 	left := mem.CrashClone(vfs.CrashLoseAll, 0)
-	if _, err := capture.Recover("/a", capture.Options{FS: left, Registry: toy.Registry, Clock: clock}); err != nil {
+	if _, err := capture.Recover("/a", capture.Options{FS: left, Registry: lenproto.Registry, Clock: clock}); err != nil {
 		t.Fatal(err)
 	}
 	set, err := capture.OpenInputs([]string{"/a"}, inputs(left))
@@ -583,7 +583,7 @@ func TestVerifyFinds(t *testing.T) {
 		{"frames", edit(3, func(s *sidecar.Sidecar) { s.Frames[0].Count++ }), capture.KindSidecarStale},
 		{"boundary", edit(3, func(s *sidecar.Sidecar) { s.Boundary-- }), capture.KindSidecarStale},
 		{"context", edit(3, func(s *sidecar.Sidecar) {
-			s.Context = sidecar.ContextOf(&wire.Context{Protocol: "toy", Version: 1})
+			s.Context = sidecar.ContextOf(&wire.Context{Protocol: lenproto.Name, Version: 1})
 		}), capture.KindSidecarStale},
 		{"ends", edit(3, func(s *sidecar.Sidecar) { s.EndsAtBoundary = false }), capture.KindSidecarStale},
 		{"sums of a sidecar", edit(3, func(s *sidecar.Sidecar) { s.Tool = "another" }), capture.KindSums},
@@ -691,12 +691,12 @@ func TestJournal(t *testing.T) {
 // TestSumsAtTheFarEnd: coreutils alone check a recovered directory too.
 func TestSumsAtTheFarEnd(t *testing.T) {
 	dir := t.TempDir()
-	stream, _ := toy.Stream(1, 50, 100)
+	stream, _ := lenproto.Stream(1, 50, 100)
 	name := filepath.Join(dir, "c00000001-00000007.00000001.cap.partial")
 	if err := os.WriteFile(name, stream[:len(stream)-5], 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if rec, err := capture.Recover(dir, capture.Options{Registry: toy.Registry}); err != nil || len(rec) != 1 || rec[0].Tail != wire.KindCut {
+	if rec, err := capture.Recover(dir, capture.Options{Registry: lenproto.Registry}); err != nil || len(rec) != 1 || rec[0].Tail != wire.KindCut {
 		t.Fatal(rec, err)
 	}
 	cmd := exec.Command("sh", "-c", "sha256sum -c --quiet --strict *.sha256")

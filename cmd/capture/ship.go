@@ -118,14 +118,10 @@ func setupShip(fs *pflag.FlagSet) func(*cli.Run) error {
 
 func writeShipReport(w io.Writer, rep *ship.Report, asJSON bool) error {
 	if asJSON {
-		found := make([]json.RawMessage, 0, len(rep.Findings))
-		for i := range rep.Findings {
-			found = append(found, rep.Findings[i].AppendJSON(nil))
-		}
 		b, err := json.Marshal(struct {
 			*ship.Report
-			Findings []json.RawMessage `json:"findings"`
-		}{rep, found})
+			Findings []wire.Finding `json:"findings"`
+		}{rep, append([]wire.Finding{}, rep.Findings...)})
 		if err != nil {
 			return err
 		}
@@ -134,8 +130,6 @@ func writeShipReport(w io.Writer, rep *ship.Report, asJSON bool) error {
 	}
 	_, err := fmt.Fprintf(w, "%s: shipped %d files, %d bytes (%d stored), to %s; %d were there before, %d are still being written\n",
 		rep.Verdict, rep.Shipped, rep.Bytes, rep.Stored, wire.SafeText(rep.Dest, 0), rep.Already, rep.Unfinished)
-	for _, f := range rep.Findings {
-		fmt.Fprintf(w, "%s %s: %s\n", f.Kind, f.File, wire.SafeText(f.Message, 0))
-	}
+	cli.PrintFindings(w, rep.Findings, 0)
 	return err
 }

@@ -98,15 +98,6 @@ func verify(r *cli.Run, path string, depth segment.Depth) (v *archive.Verificati
 	}})
 }
 
-// jsonFindings are findings in the form that they have everywhere.
-func jsonFindings(fs []wire.Finding) []json.RawMessage {
-	all := make([]json.RawMessage, len(fs))
-	for i := range fs {
-		all[i] = fs[i].AppendJSON(nil)
-	}
-	return all
-}
-
 func writeJSON(w io.Writer, v any) error {
 	e := json.NewEncoder(w)
 	e.SetEscapeHTML(false)
@@ -125,8 +116,8 @@ func verificationJSON(w io.Writer, path string, v *archive.Verification) error {
 		Verdict string `json:"verdict"`
 		Archive string `json:"archive"`
 		*archive.Verification
-		Findings []json.RawMessage `json:"findings"`
-	}{verdict(len(v.Findings) > 0), path, v, jsonFindings(v.Findings)})
+		Findings []wire.Finding `json:"findings"`
+	}{verdict(len(v.Findings) > 0), path, v, append([]wire.Finding{}, v.Findings...)})
 }
 
 func verificationText(w io.Writer, path string, v *archive.Verification) error {

@@ -1,8 +1,12 @@
-// Package toy is a small protocol for tests of what does not depend on the real
-// ones: "TOY1", then frames of a little-endian uint32 length (1 to MaxPayload)
-// and that many bytes, of which the first is the kind. The session state is the
-// number of frames so far.
-package toy
+// Package lenproto is the smallest protocol that has all that a capture asks of
+// one: a preamble, frames that end where their length says, kinds, and a session
+// state that goes into sidecars. Tests of capture use it, so that they hold for
+// every protocol and not by a rule of a real one.
+//
+// A stream is "LEN1", then frames of a little-endian uint32 length (1 to
+// MaxPayload) and that many bytes, of which the first is the kind. The session
+// state is the number of frames so far.
+package lenproto
 
 import (
 	"encoding/binary"
@@ -11,16 +15,19 @@ import (
 	"wiretape/wire"
 )
 
-// Protocol is it.
+// Name is the protocol's name in sidecars.
+const Name = "lenproto"
+
+// Protocol implements wire.Protocol.
 type Protocol struct{}
 
 // MaxPayload is the largest length of a frame.
 const MaxPayload = 1 << 20
 
-// Registry knows the toy protocol only.
+// Registry knows this protocol only.
 var Registry = wire.Registry{Protocol{}}
 
-func (Protocol) Name() string { return "toy" }
+func (Protocol) Name() string { return Name }
 
 func (Protocol) KindName(kind uint32) string {
 	if kind < 4 {
@@ -31,7 +38,7 @@ func (Protocol) KindName(kind uint32) string {
 
 func (Protocol) Detect(p []byte, end bool) (wire.Match, wire.Direction) {
 	n := min(len(p), 4)
-	if string(p[:n]) != "TOY1"[:n] {
+	if string(p[:n]) != "LEN1"[:n] {
 		return wire.NoMatch, wire.DirectionUnknown
 	}
 	if n < 4 {
@@ -63,8 +70,8 @@ func (d *decoder) Head(b []byte, end bool) wire.Head {
 		return wire.Head{Type: wire.UnitMore, Size: 4}
 	}
 	if !d.preamble {
-		if string(b[:4]) != "TOY1" {
-			return wire.Head{Type: wire.UnitLost, Finding: &wire.Finding{Kind: wire.KindBadPreamble, Message: "no toy preamble"}}
+		if string(b[:4]) != "LEN1" {
+			return wire.Head{Type: wire.UnitLost, Finding: &wire.Finding{Kind: wire.KindBadPreamble, Message: "no LEN1 preamble"}}
 		}
 		return wire.Head{Type: wire.UnitPreamble, Size: 4, Peek: 4}
 	}
@@ -97,14 +104,14 @@ func (d *decoder) Context(limit int) *wire.Context {
 	if !d.preamble {
 		return nil
 	}
-	return &wire.Context{Protocol: "toy", Version: 1, Entries: []wire.ContextEntry{{Values: []wire.ContextValue{{Name: "seen", Num: d.seen}}}}}
+	return &wire.Context{Protocol: Name, Version: 1, Entries: []wire.ContextEntry{{Values: []wire.ContextValue{{Name: "seen", Num: d.seen}}}}}
 }
 
 // Stream makes a stream of frames whose payloads have sizes up to maxSize,
 // and gives the offset behind each unit.
 func Stream(seed uint64, frames, maxSize int) (stream []byte, ends []int64) {
 	rng := rand.New(rand.NewPCG(seed, 7))
-	stream = []byte("TOY1")
+	stream = []byte("LEN1")
 	ends = append(ends, 0, 4)
 	for range frames {
 		n := 1 + rng.IntN(maxSize)
