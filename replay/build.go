@@ -502,7 +502,7 @@ func (b *builder) gap(p *part, missing uint64, r *dendro.Rows, off int64) {
 }
 
 func (b *builder) lost(c *connection, p *part, why string, off int64) {
-	b.sources.lose(c, p, why, off, b.mine)
+	c.lose(p, why, off, b.pass, b.mine)
 }
 
 func (b *builder) segment(p *part, s *dendro.Segment, off int64) error {

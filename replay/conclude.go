@@ -87,7 +87,7 @@ func (b *builder) concludeSource(s *source, id int64) (*ReportSource, bool, erro
 		Complete: complete, Streams: streamsOf(streams)}
 	for _, p := range s.parts {
 		rs.Losses = append(rs.Losses, p.losses...)
-		rs.LossesOmitted += p.moreLoss
+		rs.LossesOmitted += p.more()
 	}
 	slices.SortStableFunc(rs.Losses, func(a, b Loss) int {
 		return cmp.Or(cmp.Compare(a.Connection, b.Connection), cmp.Compare(a.Offset, b.Offset), cmp.Compare(a.Stream, b.Stream))
@@ -159,7 +159,7 @@ func (b *builder) interruptions(s *source, id int64) error {
 func (b *builder) heal(s *source, id int64) (whole bool, err error) {
 	whole = true
 	for _, p := range s.parts {
-		whole = whole && p.moreLoss == 0
+		whole = whole && p.more() == 0
 		for i := range p.losses {
 			l := &p.losses[i]
 			if l.Kind != KindInterruption {
@@ -206,7 +206,7 @@ func (p *part) covers(a, z int64) bool {
 		}
 		first, last = min(first, sp.first), max(last, sp.last)
 	}
-	if !any || first > a || last < z || p.moreLoss > 0 || last == z && a == z {
+	if !any || first > a || last < z || p.more() > 0 || last == z && a == z {
 		return false
 	}
 	for _, l := range p.losses {

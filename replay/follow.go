@@ -492,7 +492,7 @@ func (f *follower) row(s *source) archive.Source {
 	if k := f.conns[newest.conn.ID]; k != nil {
 		over = k.done
 	}
-	whole := !slices.ContainsFunc(s.parts, func(p *part) bool { return len(p.losses) > 0 || p.moreLoss > 0 })
+	whole := !slices.ContainsFunc(s.parts, func(p *part) bool { return len(p.losses) > 0 || p.more() > 0 })
 	return archive.Source{ID: f.ids[s], UUID: s.uuid, Labels: newest.labels, Metadata: newest.metadata,
 		ClockAnchorWallNs: oldest.handshake.ClockAnchorWallNs,
 		Complete:          newest.handshake.Complete && over && newest.conn.clean && whole}
@@ -753,7 +753,7 @@ func (f *follower) gap(p *part, missing uint64, r *dendro.Rows, off int64) {
 }
 
 func (f *follower) lost(c *connection, p *part, why string, off int64) {
-	f.reg.lose(c, p, why, off, nil)
+	c.lose(p, why, off, 0, nil)
 }
 
 func (f *follower) refusedSegment(p *part, s *dendro.Segment, x wire.Finding, off int64) error {

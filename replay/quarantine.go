@@ -34,6 +34,8 @@ type quarantine struct {
 	connection func(number int) *connection
 	found      func(wire.Finding)
 
+	// notes is how many notes there are of each segment's bytes.
+	notes map[[32]byte]int
 	made  bool
 	rows  *os.File
 	buf   *bufio.Writer
@@ -166,7 +168,12 @@ func (q *quarantine) keepSegment(src int64, stream string, s archive.Segment, wh
 	if err := writeNew(name+".parquet", s.Bytes); err != nil && !errors.Is(err, os.ErrExist) {
 		return fmt.Errorf("setting a segment aside: %w", err)
 	}
-	for n := 1; ; n++ {
+	if q.notes == nil {
+		q.notes = map[[32]byte]int{}
+	}
+	for {
+		q.notes[s.SHA]++
+		n := q.notes[s.SHA]
 		path := name + ".json"
 		if n > 1 {
 			path = fmt.Sprintf("%s-%d.json", name, n)

@@ -160,16 +160,23 @@ func (l *Loss) widen(ts int64) {
 // maxLosses bounds the losses that are kept of one source on one connection.
 const maxLosses = 10_000
 
+// maxListed bounds the losses that are kept of all sources on one connection.
+const maxListed = 100_000
+
 // maxUnchecked bounds the reasons in Unchecked.
 const maxUnchecked = 1_000
 
 func (p *part) lose(l Loss) {
-	if len(p.losses) >= maxLosses {
+	if len(p.losses) >= maxLosses || p.conn.listed >= maxListed {
 		p.moreLoss++
 		return
 	}
+	p.conn.listed++
 	p.losses = append(p.losses, l)
 }
+
+// more is how many losses there are that losses does not list.
+func (p *part) more() int64 { return p.moreLoss + p.conn.omitted[p.src.own] - p.omitted }
 
 func newReport() *Report {
 	return &Report{Inputs: []ReportInput{}, Source: []ReportSource{}, List: outcome.NewList()}

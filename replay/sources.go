@@ -41,6 +41,13 @@ type connection struct {
 	at     int64
 	// number is its place in the input, for places.
 	number int
+	// parts are what it contributes to each source.
+	parts []*part
+	// listed is how many losses are kept of it, of all its sources; fanned how
+	// many of those concerned every source; omitted how many more of these were
+	// only counted, by the pass.
+	listed, fanned int
+	omitted        map[int]int64
 	// checked are results of the first pass by the offset of the frame.
 	checked map[int64]segment.Result
 }
@@ -76,6 +83,7 @@ type part struct {
 	streams        map[string]*span
 	losses         []Loss
 	moreLoss       int64
+	omitted        int64                   // of the connection, before this part was there
 	pos            int64                   // of the next index entry
 	crate          map[string]*crateStream // with --strict
 }
@@ -154,8 +162,9 @@ func (s *source) part(c *connection) *part {
 			return p
 		}
 	}
-	p := &part{src: s, conn: c, streams: map[string]*span{}}
+	p := &part{src: s, conn: c, streams: map[string]*span{}, omitted: c.omitted[s.own]}
 	s.parts = append(s.parts, p)
+	c.parts = append(c.parts, p)
 	return p
 }
 
@@ -306,19 +315,32 @@ func (c *connection) locate(f wire.Finding) wire.Finding {
 	return f
 }
 
-// lose notes a loss of every source of a connection, or of p alone.
-func (g *registry) lose(c *connection, p *part, why string, off int64, mine func(*part) bool) {
-	for _, s := range g.list {
-		for _, q := range s.parts {
-			if q.conn != c || p != nil && p != q || mine != nil && !mine(q) {
-				continue
-			}
-			l := Loss{Kind: why, Connection: c.ID, Offset: off}
-			if q.newest.has {
-				l.widen(q.newest.ts)
-			}
-			q.lose(l)
+// lose notes a loss of every source of the connection, or of p alone; mine says
+// which parts this pass is about. A stream may hold as many losses of every
+// source as it has sources, so above a limit they are counted once for all.
+func (c *connection) lose(p *part, why string, off int64, pass int, mine func(*part) bool) {
+	parts := c.parts
+	switch {
+	case p != nil:
+		parts = []*part{p}
+	case c.fanned >= maxLosses || c.listed >= maxListed:
+		if c.omitted == nil {
+			c.omitted = map[int]int64{}
 		}
+		c.omitted[pass]++
+		return
+	default:
+		c.fanned++
+	}
+	for _, q := range parts {
+		if mine != nil && !mine(q) {
+			continue
+		}
+		l := Loss{Kind: why, Connection: c.ID, Offset: off}
+		if q.newest.has {
+			l.widen(q.newest.ts)
+		}
+		q.lose(l)
 	}
 }
 

@@ -25,9 +25,16 @@ func (r *Report) Text(w io.Writer, archive string) error {
 	case Failed:
 		fmt.Fprintf(b, "failed: %s\n", wire.SafeText(r.Error, 0))
 	case Clean:
-		fmt.Fprintf(b, "%s: rebuilt whole, nothing to report\n", archive)
+		what := "whole"
+		if len(r.Selection) > 0 {
+			what = "in part, as selected"
+		}
+		fmt.Fprintf(b, "%s: rebuilt %s, nothing to report\n", archive, what)
 	default:
 		fmt.Fprintf(b, "%s: rebuilt, with findings\n", archive)
+	}
+	if len(r.Selection) > 0 {
+		fmt.Fprintf(b, "  only      %s\n", wire.SafeText(strings.Join(r.Selection, "; "), 1000))
 	}
 	fmt.Fprintf(b, "  read      %s in %s of %s\n", humanize.IBytes(uint64(c.Bytes)), many(c.Frames, "frame"), many(int64(len(r.Inputs)), "connection"))
 	fmt.Fprintf(b, "  stored    %s, %s, %s, %s of %s\n", many(c.Segments, "segment"), many(c.Rows, "live row"),
