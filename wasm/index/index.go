@@ -63,12 +63,16 @@ type Index struct {
 	nFindings int64
 	byFinding []count
 
-	kinds   []kind
-	kindAt  map[uint32]int
-	sources []*source
-	byID    map[uint64]*source
-	streams int
-	Bins    bins
+	kinds  []kind
+	kindAt map[uint32]int
+	// frameSlots are the slots of the frame kinds that have small numbers, plus
+	// one: without a look into a map for each of millions of rows.
+	frameSlots [256]uint8
+	sources    []*source
+	byID       map[uint64]*source
+	lastSrc    *source
+	streams    int
+	Bins       bins
 }
 
 type count struct {
@@ -102,7 +106,7 @@ func (ix *Index) walker(check int64) walker {
 func (ix *Index) First() *Pass {
 	p := &Pass{ix: ix, w: ix.walker(CheckLimit)}
 	p.visit = func(r *Row) bool {
-		ix.add(r, p.w.dec)
+		ix.add(r, p.w.brief)
 		return false
 	}
 	p.after = func() {
@@ -168,26 +172,21 @@ func (s *state) place(w *walker) {
 }
 
 // add takes a row into the index.
-func (ix *Index) add(r *Row, dec wire.Decoder) {
+func (ix *Index) add(r *Row, brief func(wire.Unit) wire.Info) {
 	ix.Rows = r.Number + 1
 	ix.sinceRows++
 	if r.Size > CheckLimit {
 		ix.sinceLarge++
 	}
-	k := ix.kind(r)
+	slot := ix.slot(r)
+	k := &ix.kinds[slot]
 	k.rows++
 	k.bytes += r.Size
-	slot := ix.kindAt[kindKey(r)]
 	ix.Bins.add(r.Offset, slot, len(r.Findings))
 	var src *source
 	if r.What == Frame {
-		var info wire.Info
-		if b, ok := dec.(wire.Briefer); ok {
-			info = b.Brief(r.Unit)
-		} else {
-			info = dec.Info(r.Unit)
-		}
-		src = ix.observeSource(r, &info)
+		info := brief(r.Unit)
+		src = ix.observeSource(r, &info, slot)
 		if info.HasTime {
 			ix.Bins.addTime(info.Time, slot, len(r.Findings))
 		}
@@ -204,7 +203,13 @@ func kindKey(r *Row) uint32 {
 	return ^uint32(r.What)
 }
 
-func (ix *Index) kind(r *Row) *kind {
+// slot is the number of the row's kind among those seen.
+func (ix *Index) slot(r *Row) int {
+	if r.What == Frame && r.Kind < uint32(len(ix.frameSlots)) {
+		if i := ix.frameSlots[r.Kind]; i > 0 {
+			return int(i) - 1
+		}
+	}
 	key := kindKey(r)
 	i, ok := ix.kindAt[key]
 	if !ok {
@@ -215,8 +220,11 @@ func (ix *Index) kind(r *Row) *kind {
 			ix.kinds = append(ix.kinds, kind{kind: r.Kind, what: r.What, name: rowName(ix.Protocol, r)})
 		}
 		ix.kindAt[key] = i
+		if r.What == Frame && r.Kind < uint32(len(ix.frameSlots)) {
+			ix.frameSlots[r.Kind] = uint8(i + 1)
+		}
 	}
-	return &ix.kinds[i]
+	return i
 }
 
 // rowName is what the list calls a row's kind.

@@ -18,7 +18,7 @@ type source struct {
 	hasTime bool
 	from    int64
 	to      int64
-	kinds   []count
+	kinds   [maxKinds]int64 // by slot
 	streams map[string]*stream
 	more    int64 // rows of streams that are not listed
 	// told is the row that last told who the source is.
@@ -33,11 +33,14 @@ type stream struct {
 }
 
 // observeSource takes a frame into its source's figures.
-func (ix *Index) observeSource(r *Row, info *wire.Info) *source {
+func (ix *Index) observeSource(r *Row, info *wire.Info, slot int) *source {
 	if !info.HasSource {
 		return nil
 	}
-	s := ix.byID[info.Source]
+	s := ix.lastSrc
+	if s == nil || s.id != info.Source {
+		s = ix.byID[info.Source]
+	}
 	if s == nil {
 		if len(ix.sources) == MaxSources {
 			return nil
@@ -53,7 +56,8 @@ func (ix *Index) observeSource(r *Row, info *wire.Info) *source {
 	s.last = r.Number
 	s.rows++
 	s.bytes += r.Size
-	add(&s.kinds, info.Name)
+	s.kinds[slot]++
+	ix.lastSrc = s
 	span(&s.hasTime, &s.from, &s.to, info)
 	if info.Stream == "" {
 		return s
@@ -100,7 +104,13 @@ func (ix *Index) AppendSources(dst []byte) []byte {
 		dst = appendNumber(dst, "last", s.last)
 		dst = appendNumber(dst, "told", s.told)
 		dst = appendSpan(dst, s.hasTime, s.from, s.to)
-		dst = appendCounts(dst, "kinds", s.kinds)
+		var kinds []count
+		for slot, n := range s.kinds {
+			if n > 0 {
+				kinds = append(kinds, count{ix.kinds[slot].name, n})
+			}
+		}
+		dst = appendCounts(dst, "kinds", kinds)
 		dst = appendCounts(dst, "findings", s.findings)
 		dst = appendNumber(dst, "more", s.more)
 		dst = append(dst, `,"streams":[`...)

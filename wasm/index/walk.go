@@ -68,6 +68,8 @@ type walker struct {
 	dir   wire.Direction
 	runs  []Run
 	dec   wire.Decoder
+	// brief is the decoder's Brief, or Info where it has none.
+	brief func(wire.Unit) wire.Info
 	// check is the size up to which a unit is given whole to the decoder.
 	check int64
 	// target is a row that is given whole as in the first pass, -1 for none.
@@ -95,7 +97,13 @@ func (w *walker) start(run int, pos, number int64, c *wire.Context) {
 	w.need = 1
 	w.junking, w.done = false, false
 	w.dec, w.err = w.proto.Open(wire.Config{Direction: w.dir, Context: c})
-	w.done = w.err != nil
+	if w.done = w.err != nil; w.done {
+		return
+	}
+	w.brief = w.dec.Info
+	if b, ok := w.dec.(wire.Briefer); ok {
+		w.brief = b.Brief
+	}
 }
 
 // atBoundary says that the place is one between two rows.

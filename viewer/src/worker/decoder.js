@@ -21,7 +21,7 @@ export class Decoder {
   /** Starts an instance of a compiled module. */
   static async start(module) {
     const go = new Go();
-    go.env = { GOGC: '50', GOMEMLIMIT: '40MiB' };
+    go.env = { GOGC: '100', GOMEMLIMIT: '40MiB' };
     const d = new Decoder();
     go.importObject.wiretape = {
       inflate: (codec, src, srcLength, dst, dstLength) => {

@@ -131,8 +131,8 @@ export class Stream {
 
 const SMALL = 16 << 10;
 const LARGE = 4 << 20;
-/** From this size on the next window is read while this one is worked on. */
-const AHEAD = 512 << 10;
+/** After so many bytes without a jump the next window is read while this one is worked on. */
+const AHEAD = 3 << 20;
 
 /**
  * The window of one walk: small where the walk jumps, so that skipped payloads
@@ -145,7 +145,10 @@ export class Window {
     this.size = SMALL;
     this.start = 0;
     this.bytes = new Uint8Array(0);
-    this.next = null; // {start, promise}
+    this.next = null; // {start, length, promise}
+    this.run = 0; // where the walk began to go straight on
+    this.last = 0; // the last place that was looked at
+    this.usual = 0; // how far it usually goes before it jumps
   }
 
   get end() {
@@ -180,7 +183,14 @@ export class Window {
       if (this.has(pos, need)) return;
     }
     this.next = null;
-    this.size = near && this.bytes.length > 0 ? Math.min(2 * this.size, LARGE) : SMALL;
+    if (near && this.bytes.length > 0) {
+      this.size = Math.min(2 * this.size, LARGE);
+    } else {
+      // What it used before this jump is what it will use behind it.
+      this.usual = (this.usual + Math.max(0, this.last - this.run)) / 2;
+      this.run = pos;
+      this.size = Math.min(LARGE, Math.max(SMALL, 2 ** Math.ceil(Math.log2(this.usual * 1.25 + 1))));
+    }
     this.bytes = await this.stream.read(pos, Math.max(need, this.size));
     this.start = pos;
     this.ahead();
@@ -188,7 +198,7 @@ export class Window {
   }
 
   ahead() {
-    if (this.size < AHEAD || this.end >= this.stream.end) return;
+    if (this.end - this.run < AHEAD || this.end >= this.stream.end) return;
     const start = this.end;
     this.size = Math.min(2 * this.size, LARGE);
     const promise = this.stream.read(start, this.size);
@@ -198,6 +208,7 @@ export class Window {
 
   /** What is there from pos on, at most n bytes. */
   view(pos, n) {
+    if (pos > this.last || pos < this.run) this.last = pos;
     return this.bytes.subarray(pos - this.start, pos - this.start + n);
   }
 }
