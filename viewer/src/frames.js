@@ -15,10 +15,10 @@ export const COLUMNS = [
   { key: 'row', name: 'No.', width: 72, right: true, about: 'Number of the row, from 0' },
   { key: 'offset', name: 'Offset', width: 96, right: true, about: 'Offset in the connection' },
   { key: 'arrival', name: 'Arrival', width: 218, about: 'When its first byte came, by the arrival index' },
-  { key: 'name', name: 'Kind', width: 116, about: 'Kind of frame' },
-  { key: 'source', name: 'Source', width: 112, about: 'Whom it is about, by label' },
-  { key: 'stream', name: 'Stream', width: 120, about: 'The named series' },
-  { key: 'time', name: 'Data time', width: 218, about: 'The data’s own time' },
+  { key: 'name', name: 'Kind', width: 112, about: 'Kind of frame' },
+  { key: 'source', name: 'Source', width: 104, about: 'Whom it is about, by label' },
+  { key: 'stream', name: 'Stream', width: 116, about: 'The named series' },
+  { key: 'time', name: 'Data time', short: 'Time', width: 218, about: 'The data’s own time' },
   { key: 'size', name: 'Size', width: 80, right: true, about: 'Bytes, length prefix included' },
   { key: 'summary', name: 'Summary', width: 0, about: 'What is in it' },
 ];
@@ -53,7 +53,7 @@ export class Frames {
       const grip = h('span', { class: 'grip', 'aria-hidden': 'true' });
       grip.addEventListener('pointerdown', (e) => this.resize(e, c));
       const day = this.days[c.key];
-      return h('div', { class: `cell ${c.right ? 'right' : ''}`, role: 'columnheader', title: c.about, text: day ? `${c.name} ${day}` : c.name }, c.width ? grip : null);
+      return h('div', { class: `cell ${c.right ? 'right' : ''}`, role: 'columnheader', title: c.about, text: day ? `${c.short ?? c.name} ${day}` : c.name }, c.width ? grip : null);
     }));
     this.widths();
     for (const e of this.list.pool) this.cells(e);

@@ -33,7 +33,7 @@ export class Hex {
 
   /** 16 bytes to a line where there is room, else 8. */
   fit() {
-    const w = this.el.clientWidth < 560 ? 8 : 16;
+    const w = this.el.clientWidth < 512 ? 8 : 16;
     if (w === this.width || !this.el.clientWidth) return;
     this.width = w;
     for (const e of this.list.pool) e.remove();
@@ -90,7 +90,7 @@ export class Hex {
   fill(e, line) {
     const [at, bs, cs] = e.children;
     const from = line * this.width;
-    at.textContent = hex(this.unit.offset + from, 10);
+    at.textContent = hex(this.unit.offset + from, 8);
     for (let i = 0; i < this.width; i++) {
       const b = bs.children[i];
       const c = cs.children[i];

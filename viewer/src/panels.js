@@ -137,7 +137,7 @@ export class Sources {
       } else this.open.delete(s.id);
     });
     const lost = Object.entries(s.findings);
-    d.append(
+    d.append(...[
       h('summary', {}, h('strong', { text: s.label ?? `source ${s.id}` }), h('span', { class: 'dim', text: ` #${s.id} · ${number(s.rows)} frames · ${bytes(s.bytes)}` })),
       h('div', { class: 'line', text: range }),
       h('div', { class: 'line', text: Object.entries(s.kinds).map(([k, n]) => `${k} ${number(n)}`).join(', ') }),
@@ -153,7 +153,8 @@ export class Sources {
           h('td', {}, h('button', { class: 'link', type: 'button', text: t.name, onclick: () => this.app.addFilter(`source == ${s.id} and stream == "${t.name.replace(/["\\]/g, '\\$&')}"`) })),
           h('td', { text: number(t.rows) }), h('td', { text: bytes(t.bytes) }),
           h('td', { text: t.from === undefined ? '' : span(BigInt(t.to) - BigInt(t.from)), title: t.from === undefined ? '' : `${time(t.from, mode, origin)} to ${time(t.to, mode, origin)}` }))))) : null,
-      s.more ? h('div', { class: 'line', text: `and ${number(s.more)} frames of further streams` }) : null);
+      s.more ? h('div', { class: 'line', text: `and ${number(s.more)} frames of further streams` }) : null,
+    ].filter(Boolean));
     if (d.open) this.tell(s, d);
     return d;
   }

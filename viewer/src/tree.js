@@ -157,6 +157,7 @@ export class Tree {
 
   note(f, parent, index) {
     if (f.type === 'enum') return f.note ? f.value : '';
+    if (f.type === 'blob' && f.preview) return f.preview;
     if (f.type === 'record') return this.preview(f, parent, index);
     return f.note ?? '';
   }
@@ -164,17 +165,17 @@ export class Tree {
   /** What a closed record shows of its children once they are known. */
   preview(f, parent, index) {
     const parts = [];
-    if (f.preview === undefined) {
-      f.preview = null;
+    if (f.parts === undefined) {
+      f.parts = null;
       const path = [...parent.path, index];
       const root = this.root;
       this.app.link.ask('children', { path, from: 0, count: 6 }).then((list) => {
-        f.preview = list;
+        f.parts = list;
         if (this.root === root) this.list.draw();
-      }, () => { f.preview = []; });
+      }, () => { f.parts = []; });
       return '';
     }
-    for (const c of f.preview ?? []) parts.push(`${c.name} ${this.value(c)}`);
+    for (const c of f.parts ?? []) parts.push(`${c.name} ${this.value(c)}`);
     const gap = this.gap(f, parent, index);
     return parts.join(', ') + (gap ? ` · ${gap}` : '');
   }
@@ -182,7 +183,7 @@ export class Tree {
   /** The time from the record before to this one. */
   gap(f, parent, index) {
     const before = index > 0 ? parent.child(index - 1) : null;
-    const t = (r) => r?.preview?.find((c) => c.type === 'time')?.value;
+    const t = (r) => r?.parts?.find((c) => c.type === 'time')?.value;
     const a = t(before);
     const b = t(f);
     if (a === undefined || b === undefined) return '';

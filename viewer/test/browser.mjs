@@ -68,15 +68,8 @@ export function launch() {
   return chromium.launch(OPTIONS);
 }
 
-/** A browser whose processes can be looked at: {browser, pid}. */
-export async function launchMeasured() {
-  const server = await chromium.launchServer(OPTIONS);
-  const browser = await chromium.connect(server.wsEndpoint());
-  return { browser, pid: server.process().pid, close: async () => { await browser.close(); await server.close(); } };
-}
-
-/** The private memory of the page's process, in bytes: the largest renderer below pid. */
-export function pageMemory(pid) {
+/** The private memory of the page's process, in bytes: the largest renderer that this process started. */
+export function pageMemory() {
   const parents = new Map();
   for (const p of readdirSync('/proc').filter((n) => /^\d+$/.test(n))) {
     try {
@@ -85,7 +78,7 @@ export function pageMemory(pid) {
       // It has ended meanwhile.
     }
   }
-  const below = (p) => { for (let q = p; q > 1; q = parents.get(q)) if (q === pid) return true; return false; };
+  const below = (p) => { for (let q = p; q > 1; q = parents.get(q)) if (q === process.pid) return true; return false; };
   let most = 0;
   for (const p of parents.keys()) {
     try {

@@ -5,7 +5,7 @@ import test, { after, before } from 'node:test';
 import assert from 'node:assert/strict';
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { dist, launchMeasured, openPage, pageMemory, serve } from './browser.mjs';
+import { dist, launch, openPage, pageMemory, serve } from './browser.mjs';
 import { generate, work } from './fixtures.mjs';
 
 const MiB = 1 << 20;
@@ -16,7 +16,7 @@ let chromium;
 
 before(async () => {
   server = await serve({ '/p/': dist });
-  chromium = await launchMeasured();
+  chromium = await launch();
 });
 
 after(async () => {
@@ -26,7 +26,7 @@ after(async () => {
 
 /** Opens a file and measures; the limits are the caller's. */
 async function measure(file) {
-  const page = await openPage(chromium.browser, `${server.base}/p/`);
+  const page = await openPage(chromium, `${server.base}/p/`);
   await page.setInputFiles('#pick-files', file);
   const m = await page.evaluate(async () => {
     const began = performance.now();
@@ -54,7 +54,7 @@ async function measure(file) {
   }
   m.jumps.sort((a, b) => a - b);
   m.wasm = Number(await page.evaluate(() => document.body.dataset.memory));
-  m.page = pageMemory(chromium.pid);
+  m.page = pageMemory();
   // The same page reads the file without decoding, in the same run.
   m.read = await page.evaluate(() => new Promise((done) => {
     document.addEventListener('measured', (e) => done(e.detail), { once: true });

@@ -5,6 +5,7 @@ package detail
 
 import (
 	"strconv"
+	"unicode/utf8"
 
 	"wiretape/wasm/packed"
 	"wiretape/wire"
@@ -17,6 +18,8 @@ const (
 	MaxHex = 512
 	// MaxChildren is how many children are given at a time.
 	MaxChildren = 1000
+	// maxPreview is how many bytes of a blob are shown beside its length.
+	maxPreview = 48
 	// locateBatch is how many children are looked through at a time.
 	locateBatch = 512
 )
@@ -165,6 +168,8 @@ func appendField(dst []byte, f *wire.Field) []byte {
 			s += "…"
 		}
 		value(s)
+	case wire.TypeBlob:
+		dst = wire.AppendJSONString(append(dst, `,"preview":`...), preview(f.Bytes))
 	}
 	if f.Note != "" {
 		dst = wire.AppendJSONString(append(dst, `,"note":`...), wire.SafeText(f.Note, MaxHex))
@@ -180,6 +185,26 @@ func appendField(dst []byte, f *wire.Field) []byte {
 		dst = strconv.AppendInt(dst, int64(len(f.Bytes)), 10)
 	}
 	return append(dst, '}')
+}
+
+// preview shows a blob's first bytes: as text where it is text, else in hex.
+func preview(b []byte) string {
+	more := ""
+	if len(b) > maxPreview {
+		b, more = b[:maxPreview], "…"
+		// A character that the cut went through is no sign against text.
+		for i := 0; i < utf8.UTFMax-1 && len(b) > 0 && !utf8.Valid(b); i++ {
+			b = b[:len(b)-1]
+		}
+	}
+	text := len(b) > 0 && utf8.Valid(b)
+	for _, c := range b {
+		text = text && (c >= ' ' || c == '\n' || c == '\t')
+	}
+	if text {
+		return "“" + wire.SafeText(string(b), 0) + more + "”"
+	}
+	return string(wire.AppendHex(nil, b)) + more
 }
 
 // Locate gives the path of the deepest field that holds the byte at an offset

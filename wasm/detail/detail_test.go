@@ -177,3 +177,19 @@ func TestSegment(t *testing.T) {
 		t.Fatal(seen)
 	}
 }
+
+func TestPreview(t *testing.T) {
+	for in, want := range map[string]string{
+		"":                             "",
+		"plain words\n":                "“plain words\\n”",
+		"\x00\x01\xff":                 "0001ff",
+		"PAR1\x15\x00":                 "504152311500",
+		"safe\u202eexe":                "“safe\\u202eexe”",
+		strings.Repeat("x", 47) + "é!": "“" + strings.Repeat("x", 47) + "…”",
+		strings.Repeat("\xff", 60):     strings.Repeat("ff", 45) + "…",
+	} {
+		if got := preview([]byte(in)); got != want {
+			t.Errorf("%q is shown as %q, want %q", in, got, want)
+		}
+	}
+}
