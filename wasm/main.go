@@ -176,9 +176,9 @@ func passRows() int32 {
 	})
 }
 
-//go:wasmexport pass_state
-func passState(number float64) int32 {
-	return guard(func() int32 { return keep(ix.StatePass(int64(number))) })
+//go:wasmexport pass_unit
+func passUnit(number float64) int32 {
+	return guard(func() int32 { return keep(ix.UnitPass(int64(number))) })
 }
 
 //go:wasmexport pass_find
@@ -227,6 +227,14 @@ func passFeed(h uint32) int32 {
 //go:wasmexport pass_out
 func passOut(h uint32) int32 {
 	out = append(out[:0], passes[h%maxPasses].Close()...)
+	return done()
+}
+
+// passState is the decoder's state before the row of a unit pass, packed.
+//
+//go:wasmexport pass_state
+func passState(h uint32) int32 {
+	out = append(out[:0], passes[h%maxPasses].State...)
 	return done()
 }
 

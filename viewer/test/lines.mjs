@@ -22,14 +22,14 @@ export async function lines(files) {
   return `${out.join('\n')}\n`;
 }
 
-function drive(d, h, b) {
+function drive(d, h, b, end = true) {
   for (let need = d.need(h); need >= 0; need = d.need(h)) {
     const pos = d.pos(h);
     d.give(b.subarray(pos, Math.max(pos + need, pos + FEED)));
     d.feed(h);
   }
   const bytes = d.outBytes(h);
-  d.end(h);
+  if (end) d.end(h);
   return bytes;
 }
 
@@ -50,11 +50,13 @@ function one(d, b, out) {
   out.push(`[${d.hits(0, 1000).join(' ')}]`);
   const { rows } = d.status();
   for (let n = 0; n < rows; n++) {
-    const line = utf8.decode(drive(d, d.rowsPass(new Packer().list([n]).done()), b));
+    const h = d.unitPass(n);
+    const line = utf8.decode(drive(d, h, b, false));
+    const state = d.state(h);
+    d.end(h);
     out.push(line);
     const [r] = JSON.parse(line);
     if (r.type !== 'frame' && r.type !== 'preamble') continue;
-    const state = drive(d, d.statePass(n), b);
     d.unitInput(r.size).set(b.subarray(r.offset, r.offset + r.size));
     d.give(new Packer().string(found.protocol).uint(found.direction).raw(state)
       .uint(r.type === 'preamble' ? 1 : 2).int(r.offset).int(r.size).uint(r.kind ?? 0).done());

@@ -99,7 +99,7 @@ func New(p wire.Protocol, d wire.Direction, runs []Run) *Index {
 }
 
 func (ix *Index) walker(check int64) walker {
-	return walker{proto: ix.Protocol, dir: ix.Direction, runs: ix.Runs, check: check, target: -1, until: -1}
+	return walker{proto: ix.Protocol, dir: ix.Direction, runs: ix.Runs, check: check, target: -1}
 }
 
 // First starts the pass that fills the index.

@@ -248,9 +248,9 @@ func TestStateBefore(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, r := range rows(t, ix, b, all(ix)...) {
-		p := ix.StatePass(r.Row)
+		p := ix.UnitPass(r.Row)
 		drive(p, b)
-		if want := packed.AppendContext(nil, dec.Context(contextLimit)); !bytes.Equal(p.Close(), want) {
+		if want := packed.AppendContext(nil, dec.Context(contextLimit)); !bytes.Equal(p.State, want) {
 			t.Fatalf("row %d: another state", r.Row)
 		}
 		typ := wire.UnitFrame
@@ -310,9 +310,9 @@ func TestRuns(t *testing.T) {
 	whole := indexed(t, b)
 	list := rows(t, whole, b, all(whole)...)
 	cut, resume := list[20].Offset, list[40].Offset
-	p := whole.StatePass(40)
+	p := whole.UnitPass(40)
 	drive(p, b)
-	c := packed.NewReader(bytes.Clone(p.Close())).Context()
+	c := packed.NewReader(p.State).Context()
 	ix := indexed(t, b, Run{End: cut}, Run{Start: resume, End: int64(len(b)), Context: c})
 	got := rows(t, ix, b, all(ix)...)
 	if len(got) != len(list)-20+1 {

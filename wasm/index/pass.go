@@ -20,8 +20,10 @@ type Pass struct {
 	over  bool
 	// rows and closed: Out is an array, and has its end.
 	rows, closed bool
-	// Out is what the pass has made, JSON or packed.
+	// Out is what the pass has made.
 	Out []byte
+	// State is what a unit pass found before its row.
+	State []byte
 }
 
 // Need is where bytes are wanted and how many at least, never more than
@@ -104,20 +106,11 @@ func (p *Pass) Close() []byte {
 	return p.Out
 }
 
-// StatePass goes to the row with a number and gives the decoder's state before
-// it, packed.
-func (ix *Index) StatePass(number int64) *Pass {
-	p := &Pass{ix: ix, w: ix.walker(0)}
-	ix.before(number).place(&p.w)
-	p.w.until = number
-	p.visit = func(*Row) bool { return false }
-	p.after = func() {
-		if p.w.number >= number && !p.over {
-			p.over = true
-			p.Out = packed.AppendContext(nil, p.w.dec.Context(contextLimit))
-		}
-	}
-	p.after()
+// UnitPass makes one row as RowsPass does, and takes the decoder's state before
+// it with it: State is packed, nil for a row that is no frame.
+func (ix *Index) UnitPass(number int64) *Pass {
+	p := ix.RowsPass([]int64{number})
+	p.w.before = func() { p.State = packed.AppendContext(nil, p.w.dec.Context(contextLimit)) }
 	return p
 }
 

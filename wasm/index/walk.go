@@ -74,8 +74,8 @@ type walker struct {
 	check int64
 	// target is a row that is given whole as in the first pass, -1 for none.
 	target int64
-	// until is the number of the row before which to stop, -1 for none.
-	until int64
+	// before is called before the decoder observes the target.
+	before func()
 
 	run    int
 	pos    int64
@@ -173,7 +173,7 @@ const KindMissing = "missing-bytes"
 // row to visit until that says stop. What is wanted next is in pos and need.
 func (w *walker) feed(b []byte, visit func(*Row) bool) {
 	at := w.pos // of b[0]
-	for !w.done && w.number != w.until {
+	for !w.done {
 		r := &w.runs[w.run]
 		left := r.End - w.pos
 		if left <= 0 {
@@ -257,9 +257,6 @@ func (w *walker) feed(b []byte, visit func(*Row) bool) {
 		if w.endJunk(visit) {
 			return
 		}
-		if w.number == w.until {
-			return
-		}
 		u := wire.Unit{Type: h.Type, Offset: w.pos, Size: size, Kind: h.Kind, Bytes: have[:want:want]}
 		if p, doubt := wire.ReachesIntoZeros(u, r.ZerosFrom, r.FileStart); doubt && u.End() < r.End {
 			f := []wire.Finding{wire.ZeroTail(p, r.End), wire.SetAside(w.pos, p)}
@@ -271,6 +268,9 @@ func (w *walker) feed(b []byte, visit func(*Row) bool) {
 		what := Frame
 		if h.Type == wire.UnitPreamble {
 			what = Preamble
+		}
+		if w.number == w.target && w.before != nil {
+			w.before()
 		}
 		w.found = w.dec.Observe(u, w.found[:0])
 		wire.InUnit(u, w.found)

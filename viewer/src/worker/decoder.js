@@ -98,7 +98,7 @@ export class Decoder {
     return this.check(this.x.pass_rows());
   }
 
-  statePass(row) { return this.check(this.x.pass_state(row)); }
+  unitPass(row) { return this.check(this.x.pass_unit(row)); }
   findPass(offset) { return this.check(this.x.pass_find(offset)); }
   filterPass(limit) { return this.check(this.x.pass_filter(limit)); }
 
@@ -107,6 +107,7 @@ export class Decoder {
   feed(h) { this.check(this.x.pass_feed(h)); }
   end(h) { this.x.pass_end(h); }
   outJSON(h) { return this.json(this.x.pass_out(h)); }
+  state(h) { return this.resultBytes(this.check(this.x.pass_state(h))).slice(); }
   outBytes(h) { return this.resultBytes(this.check(this.x.pass_out(h))).slice(); }
 
   status() { return this.json(this.x.index_status()); }

@@ -140,9 +140,11 @@ const AHEAD = 3 << 20;
  * already on its way.
  */
 export class Window {
-  constructor(stream) {
+  /** first is how much is read at first, and at least after a jump. */
+  constructor(stream, first = SMALL) {
     this.stream = stream;
-    this.size = SMALL;
+    this.least = first;
+    this.size = first;
     this.start = 0;
     this.bytes = new Uint8Array(0);
     this.next = null; // {start, length, promise}
@@ -189,7 +191,7 @@ export class Window {
       // What it used before this jump is what it will use behind it.
       this.usual = (this.usual + Math.max(0, this.last - this.run)) / 2;
       this.run = pos;
-      this.size = Math.min(LARGE, Math.max(SMALL, 2 ** Math.ceil(Math.log2(this.usual * 1.25 + 1))));
+      this.size = Math.min(LARGE, Math.max(this.least, 2 ** Math.ceil(Math.log2(this.usual * 1.25 + 1))));
     }
     this.bytes = await this.stream.read(pos, Math.max(need, this.size));
     this.start = pos;

@@ -13,6 +13,8 @@ import { Pattern, patternBytes } from './search.js';
 const TICK = 120;
 /** A detail instance that has grown beyond this is replaced. */
 const DETAIL_MEMORY = 24 << 20;
+/** How much a walk to a place reads at first. */
+const SEEK = 128 << 10;
 /** The largest frame that is opened. */
 const MAX_UNIT = 64 << 20;
 const MAX_SEARCH_HITS = 10000;
@@ -82,7 +84,7 @@ const breath = new MessageChannel();
 
 async function pass(dec, h, t, finish, tick) {
   try {
-    await drive(dec, h, new Window(current.stream), t, tick);
+    await drive(dec, h, new Window(current.stream, tick ? undefined : SEEK), t, tick);
     t.check();
     return finish(h);
   } finally {
@@ -360,14 +362,14 @@ function arrival(offset) {
 
 /** Decodes a row's frame whole, under the state that holds before it. */
 async function openUnit(row, t, which) {
-  const [r] = await ops.rows({ from: row, count: 1 });
+  const h = decoder.unitPass(row);
+  const [r, state] = await pass(decoder, h, t, () => [decoder.outJSON(h)[0], decoder.state(h)]);
   if (!r) throw new Error(`there is no row ${row}`);
-  t.check();
   const u = { ...r };
+  const a = arrival(r.offset);
+  if (a !== null) u.arrival = a;
   if (r.type !== 'frame' && r.type !== 'preamble') return { ...u, envelope: 0, fields: 0, findings: [] };
   if (r.size > MAX_UNIT + 4096) throw new Error(`a frame of ${r.size} bytes is not opened`);
-  const h = decoder.statePass(row);
-  const state = await pass(decoder, h, t, () => decoder.outBytes(h));
   const bytes = await current.stream.read(r.offset, r.size);
   t.check();
   let detail = details[which];

@@ -121,7 +121,7 @@ func lines(w *bufio.Writer, b []byte) error {
 
 // row prints a row and all of its fields.
 func row(w *bufio.Writer, reg wire.Registry, ix *index.Index, n int64, b []byte) error {
-	p := ix.RowsPass([]int64{n})
+	p := ix.UnitPass(n)
 	if err := drive(p, b); err != nil {
 		return err
 	}
@@ -144,13 +144,9 @@ func row(w *bufio.Writer, reg wire.Registry, ix *index.Index, n int64, b []byte)
 	default:
 		return nil
 	}
-	s := ix.StatePass(n)
-	if err := drive(s, b); err != nil {
-		return err
-	}
 	c := packed.AppendString(nil, ix.Protocol.Name())
 	c = packed.AppendUint(c, uint64(ix.Direction))
-	c = append(c, s.Out...)
+	c = append(c, p.State...)
 	c = packed.AppendUint(c, uint64(u.Type))
 	c = packed.AppendInt(c, u.Offset)
 	c = packed.AppendInt(c, u.Size)
