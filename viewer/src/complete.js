@@ -17,8 +17,11 @@ export class Complete {
     this.box = $('completions');
     this.at = -1;
     input.addEventListener('input', () => this.update());
-    input.addEventListener('focus', () => this.update());
-    input.addEventListener('blur', () => setTimeout(() => this.close(), 150));
+    input.addEventListener('focus', () => {
+      clearTimeout(this.leaving);
+      this.update();
+    });
+    input.addEventListener('blur', () => { this.leaving = setTimeout(() => this.close(), 150); });
     input.addEventListener('keydown', (e) => this.key(e), true);
   }
 
