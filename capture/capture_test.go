@@ -178,11 +178,6 @@ func TestRecordAndRead(t *testing.T) {
 	}
 }
 
-func hexSum(b []byte) string {
-	sum := sha256.Sum256(b)
-	return hex.EncodeToString(sum[:])
-}
-
 func readAllRuns(t testing.TB, c *capture.Connection) []byte {
 	t.Helper()
 	var all []byte

@@ -1,5 +1,7 @@
 package capture
 
+// This file is the clock that everything here tells time by.
+
 import "time"
 
 // Instant is one moment by two clocks, in nanoseconds: Wall since 1970 UTC, and

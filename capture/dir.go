@@ -1,4 +1,10 @@
+// Package capture is the capture directory as a format: its names, a writer, a
+// reader over many files, recovery, verification and retention. What a directory
+// promises is in docs/capture-format.md. It asks the protocols of package wire
+// one question, where a frame ends, and refuses no bytes.
 package capture
+
+// This file is a capture directory that is recorded into.
 
 import (
 	"crypto/rand"

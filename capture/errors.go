@@ -1,5 +1,7 @@
 package capture
 
+// This file is the kinds of findings and the errors that a caller decides by.
+
 import (
 	"errors"
 	"io/fs"
@@ -64,6 +66,7 @@ type NotCaptureError struct {
 	What string
 }
 
+// Error says it in one line.
 func (e *NotCaptureError) Error() string {
 	return wire.SafeText(e.Path, 0) + " is " + e.What
 }
@@ -76,6 +79,7 @@ type NoPlaceError struct {
 	File string
 }
 
+// Error says it in one line.
 func (e *NoPlaceError) Error() string {
 	return e.File + " is from the middle of a connection and has no place: the files before it and its sidecar are missing"
 }
@@ -87,6 +91,7 @@ type LockedError struct {
 	Holder string
 }
 
+// Error says it in one line, with the holder.
 func (e *LockedError) Error() string {
 	s := "the capture directory " + wire.SafeText(e.Dir, 0) + " is in use"
 	if e.Holder != "" {
@@ -106,6 +111,7 @@ type FileError struct {
 	Err    error
 }
 
+// Error has all of it, and the errno where there is one.
 func (e *FileError) Error() string {
 	s := e.Op + " " + e.File + " at offset " + wire.Itoa(e.Offset) + ": " + cause(e.Err)
 	var no syscall.Errno
@@ -115,6 +121,7 @@ func (e *FileError) Error() string {
 	return s
 }
 
+// Unwrap gives Err.
 func (e *FileError) Unwrap() error { return e.Err }
 
 // cause is the error without the operation and path that FileError says.

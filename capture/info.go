@@ -1,5 +1,7 @@
 package capture
 
+// This file describes inputs: what is there, when it came, what is missing.
+
 import (
 	"io"
 	"sort"

@@ -1,5 +1,8 @@
 package capture
 
+// This file opens inputs: captures, some of their files, and raw streams, in any
+// mixture, and makes connections of them.
+
 import (
 	"crypto/sha256"
 	"encoding/hex"
@@ -794,10 +797,9 @@ func (c *Connection) choose(files []*File) *File {
 		return files[0]
 	}
 	type candidate struct {
-		f     *File
-		sum   string
-		fits  bool
-		short bool
+		f    *File
+		sum  string
+		fits bool
 	}
 	var cs []candidate
 	for _, f := range files {

@@ -1,5 +1,7 @@
 package capture
 
+// This file is the journal of a directory (docs/capture-format.md, Journal).
+
 import (
 	"bytes"
 	"encoding/json"

@@ -47,7 +47,7 @@ func (in *inputs) place(c *Connection, g *gathered) {
 						Cost: "the connection can't be read"})
 					return
 				}
-				f.Start, end = in.opt.ContextStart, in.opt.ContextStart
+				f.Start = in.opt.ContextStart
 				run = &Run{conn: c, Start: f.Start, Context: in.opt.Context}
 				c.runs = append(c.runs, run)
 				break

@@ -1,5 +1,8 @@
 package capture
 
+// This file deletes sealed files to keep limits (docs/capture-format.md,
+// Retention).
+
 import (
 	"errors"
 	"io/fs"

@@ -1,5 +1,8 @@
 package capture
 
+// This file makes sealed files of what a recorder left unfinished
+// (docs/capture-format.md, Recovery).
+
 import (
 	"crypto/sha256"
 	"errors"

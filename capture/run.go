@@ -1,5 +1,7 @@
 package capture
 
+// This file reads a stretch of a connection as one stream of bytes.
+
 import (
 	"crypto/sha256"
 	"encoding/hex"
@@ -120,7 +122,10 @@ type DamagedError struct {
 	Err  error
 }
 
+// Error is the finding's message; the place is in the finding.
 func (e *DamagedError) Error() string { return e.Finding.Message }
+
+// Unwrap gives Err.
 func (e *DamagedError) Unwrap() error { return e.Err }
 
 // RunReader reads a run. It holds each file against its sidecar's SHA-256 as it

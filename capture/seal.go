@@ -1,5 +1,7 @@
 package capture
 
+// This file seals files.
+
 import (
 	"crypto/sha256"
 	"errors"

@@ -1,5 +1,7 @@
 package capture
 
+// This file says what a file is that is no capture.
+
 import (
 	"bytes"
 	"encoding/binary"

@@ -1,5 +1,8 @@
 package capture
 
+// This file proves inputs: bytes against sidecars, sums and arrival indexes, files
+// against each other and the journal, frames against their protocol.
+
 import (
 	"bytes"
 	"crypto/sha256"

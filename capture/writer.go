@@ -1,5 +1,8 @@
 package capture
 
+// This file writes the files of one connection (docs/capture-format.md, How a
+// file comes about).
+
 import (
 	"crypto/sha256"
 	"encoding/hex"

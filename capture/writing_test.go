@@ -168,6 +168,9 @@ func TestLessonTwoRecorders(t *testing.T) {
 	}
 	// Modes.
 	err = filepath.WalkDir(dir, func(p string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
 		st, err := os.Stat(p)
 		if err == nil && (st.Mode().Perm() != 0o600 && !e.IsDir() || st.Mode().Perm() != 0o700 && e.IsDir()) {
 			t.Errorf("%s has mode %v", p, st.Mode())

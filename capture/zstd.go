@@ -1,5 +1,7 @@
 package capture
 
+// This file reads compressed capture files.
+
 import (
 	"io"
 

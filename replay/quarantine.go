@@ -157,9 +157,7 @@ func (q *quarantine) keepSegment(src int64, stream string, s archive.Segment, wh
 	if s.Place.Conn >= 0 {
 		note.Connection = q.connection(s.Place.Conn).ID
 	}
-	for _, f := range found {
-		note.Findings = append(note.Findings, f)
-	}
+	note.Findings = append(note.Findings, found...)
 	text, err := json.MarshalIndent(note, "", "  ")
 	if err != nil {
 		return err

@@ -76,6 +76,7 @@ var ErrExists = errors.New("is there already")
 // ErrRefused: the rebuild was told to end at this.
 type ErrRefused struct{ Finding wire.Finding }
 
+// Error is the finding's message; the place is in the finding.
 func (e *ErrRefused) Error() string { return e.Finding.Message }
 
 // Build makes the archive of a set's dendro connections. The report is given

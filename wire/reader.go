@@ -67,7 +67,6 @@ type Reader struct {
 	last int   // size of the unit given back last, still in buf
 	skip int64 // bytes of it that were not held and are still to be read
 	eof  bool
-	done bool
 	err  error
 
 	ending   Ending

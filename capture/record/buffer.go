@@ -1,5 +1,7 @@
 package record
 
+// This file is the buffer between the network and the disk, for one connection.
+
 import (
 	"sync"
 	"time"

@@ -1060,8 +1060,7 @@ func TestLessonRetentionWaitsForTheShipper(t *testing.T) {
 func TestMakeRoom(t *testing.T) {
 	mem := vfs.NewMem()
 	mem.SetFree(10 << 20)
-	var r *record.Recorder
-	r = open(t, "rec", record.Options{MinFree: 1 << 20, MakeRoom: true, Retention: capture.Retention{Unshipped: true},
+	r := open(t, "rec", record.Options{MinFree: 1 << 20, MakeRoom: true, Retention: capture.Retention{Unshipped: true},
 		Capture: capture.Options{FS: freeing{mem, 1<<20 + 90_000}, RotateBytes: 1000}})
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 	defer cancel()

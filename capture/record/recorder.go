@@ -88,10 +88,12 @@ type Options struct {
 
 // NoSpaceError says that the disk has less space left than it should keep.
 type NoSpaceError struct {
-	Dir        string
+	Dir string
+	// Free and Keep are bytes.
 	Free, Keep int64
 }
 
+// Error says it in one line.
 func (e *NoSpaceError) Error() string {
 	return fmt.Sprintf("%s has %d bytes free, fewer than the %d to keep", e.Dir, e.Free, e.Keep)
 }
@@ -103,6 +105,7 @@ type WrongProtocolError struct {
 	Finding  wire.Finding
 }
 
+// Error says it in one line; the place is in the finding.
 func (e *WrongProtocolError) Error() string {
 	return "this is not " + e.Protocol + ": " + wire.SafeText(e.Finding.Message, 300)
 }

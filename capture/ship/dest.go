@@ -57,6 +57,7 @@ func NewFolder(fsys vfs.FS, path string) (*Folder, error) {
 	return &Folder{fsys, abs}, nil
 }
 
+// String is the folder's path, as the journal names it.
 func (d *Folder) String() string { return d.path }
 
 // Lock takes the directory as a recorder would, so that nobody records into it

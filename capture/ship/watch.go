@@ -1,5 +1,8 @@
 package ship
 
+// This file goes on shipping as files are sealed: on events and, beside them, by
+// looking.
+
 import (
 	"context"
 	"os"

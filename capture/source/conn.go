@@ -256,7 +256,6 @@ type pump struct {
 	stopped sync.Once
 	start   sync.Once
 	cur     pumped
-	buf     []byte
 }
 
 type pumped struct {

@@ -59,6 +59,7 @@ type Error struct {
 	Err        error
 }
 
+// Error says it in one line, without secrets.
 func (e *Error) Error() string {
 	if e.Endpoint == "" {
 		return e.Message
@@ -66,6 +67,7 @@ func (e *Error) Error() string {
 	return e.Endpoint + ": " + e.Message
 }
 
+// Unwrap gives Err.
 func (e *Error) Unwrap() error { return e.Err }
 
 // Permanent says that trying again can't help. connected says that this

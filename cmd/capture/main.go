@@ -1,4 +1,4 @@
-// The capture command records streams verbatim, looks after what was recorded,
+// Command capture records streams verbatim, looks after what was recorded,
 // and ships it.
 package main
 

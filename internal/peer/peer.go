@@ -200,6 +200,8 @@ func Serve(tb testing.TB, l net.Listener, script Script) {
 // Body is how a stream is framed in an HTTP response.
 type Body string
 
+// The first three end in order; the others end before all was sent, by closing
+// the connection or by a reset.
 const (
 	BodyChunked      Body = "chunked"
 	BodyLength       Body = "length"

@@ -73,6 +73,7 @@ const (
 // Crashes are all of them.
 var Crashes = []Crash{CrashLoseAll, CrashKeepAll, CrashZeros, CrashNamesOnly, CrashBytesOnly, CrashMixed}
 
+// String names it in the messages of tests.
 func (c Crash) String() string {
 	return [...]string{"lose-all", "keep-all", "zeros", "names-only", "bytes-only", "mixed"}[c]
 }

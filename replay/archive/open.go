@@ -34,6 +34,7 @@ const MaxBlob = 256 << 20
 // NotArchiveError says why a file is no archive that can be read here.
 type NotArchiveError struct{ Path, Reason string }
 
+// Error says it in one line.
 func (e *NotArchiveError) Error() string { return e.Path + " is not a dendro archive: " + e.Reason }
 
 // ErrChanged: somebody wrote to the archive while it was read, so what was read
@@ -259,6 +260,7 @@ func textOf(v driver.Value) string {
 // ValueError says that a table's row holds what its column can't have.
 type ValueError struct{ Table, Column, Got string }
 
+// Error says it in one line.
 func (e *ValueError) Error() string {
 	return "a row of the table " + e.Table + " has " + e.Got + " in its column " + e.Column
 }

@@ -100,7 +100,6 @@ type body struct {
 	ended, sound  bool
 	header        []byte // seeds: the segment's header
 	first, last   uint64 // seeds: the entries in it
-	lineage       *lineage
 	folder        string
 }
 

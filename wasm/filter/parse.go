@@ -1,5 +1,8 @@
 package filter
 
+// This file reads an expression: words, operators and values into a tree, with
+// the place of what is wrong.
+
 import (
 	"strconv"
 	"strings"

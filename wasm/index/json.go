@@ -1,5 +1,7 @@
 package index
 
+// This file is what the page asks of an index, as JSON.
+
 import (
 	"strconv"
 

@@ -354,11 +354,6 @@ func (p *Payload) Segment(snapshot bool) Segment {
 	return s
 }
 
-// JoinOffset is record i of a JOIN_STREAM_CHUNK.
-func (p *Payload) JoinOffset(i int) (a, b uint64) {
-	return p.u64(i * JoinOffsetSize), p.u64(i*JoinOffsetSize + 8)
-}
-
 // TargetTableID is the first word of a program's constants.
 func (p *Payload) TargetTableID() uint64 { return p.u64(p.Words * WordSize) }
 

@@ -148,13 +148,3 @@ var Changes = []Change{
 	{30, []uint16{HeartbeatPong}, "the echoed ping would have been taken for the worker's own clock and the committed end of its first container"},
 	{31, []uint16{JoinBroadcastReq}, "a message type that it does not have: one side of a join would have been missing"},
 }
-
-// Concerns says that the change concerns a message type.
-func (c *Change) Concerns(t uint16) bool {
-	for _, x := range c.Types {
-		if x == t {
-			return true
-		}
-	}
-	return len(c.Types) == 0
-}

@@ -70,6 +70,7 @@ type Run struct {
 // UsageError is wrong usage: the program exits with Usage and points to help.
 type UsageError struct{ Message string }
 
+// Error is Message.
 func (e *UsageError) Error() string { return e.Message }
 
 // Usagef makes a UsageError.
@@ -83,6 +84,7 @@ type ExitError struct {
 	Message string
 }
 
+// Error is Message.
 func (e *ExitError) Error() string { return e.Message }
 
 // HintError is an error with a line that says what to do about it.
@@ -91,7 +93,10 @@ type HintError struct {
 	Hint string
 }
 
+// Error is that of Err, without the hint.
 func (e *HintError) Error() string { return e.Err.Error() }
+
+// Unwrap gives Err.
 func (e *HintError) Unwrap() error { return e.Err }
 
 // Main runs the program and gives its exit code.

@@ -27,6 +27,7 @@ func (s *Size) Set(v string) error {
 	return nil
 }
 
+// String is the size in powers of 1024, "64MiB".
 func (s *Size) String() string {
 	if *s == 0 {
 		return "0"
@@ -52,6 +53,7 @@ func (w *Word) Set(v string) error {
 	return nil
 }
 
+// String is the word that is set.
 func (w *Word) String() string { return w.Value }
 
 // Type names the value in help.

@@ -57,7 +57,6 @@ var (
 	errOver   = errors.New("the output has more bytes")
 	errShort  = errors.New("the output has fewer bytes")
 	errOffset = errors.New("a match begins before the output")
-	errLeft   = errors.New("the input has bytes left over")
 	errGaveUp = errors.New("the decoder gave up")
 	errSize   = errors.New("the input says another size")
 )
