@@ -383,7 +383,6 @@ class App {
     }
     if (this.frames.selectedRow !== row) return;
     this.unit = u;
-    document.body.dataset.unit = row;
     $('unit-title').textContent = visible(`Row ${number(row)} · ${u.name} · ${bytes(u.size)}`);
     $('unit-findings').replaceChildren(...u.findings.map((f) => h('button', {
       class: 'unit-finding', type: 'button', onclick: () => this.selectPlace(f),
@@ -396,6 +395,8 @@ class App {
     $('tab-segment').hidden = u.name !== 'Segment';
     if (u.name !== 'Segment' && this.detailTab === 'tab-segment') this.tab('detail-tabs', 'tab-tree');
     await this.tree.open(u);
+    if (this.frames.selectedRow !== row) return;
+    document.body.dataset.unit = row;
     this.showTab();
     if (then) await then();
   }
@@ -408,7 +409,7 @@ class App {
 
   /** A field was chosen in the tree, or found for a byte. */
   selectField(f, from) {
-    this.hex.select(f, from === 'tree');
+    this.hex.select(f, from !== 'hex');
     this.place(f);
   }
 
@@ -480,10 +481,12 @@ class App {
     const at = f.at ?? f.offset;
     if (!this.unit || at < this.unit.offset || at >= this.unit.offset + this.unit.size) return;
     try {
-      const path = await this.link.ask('locate', { offset: at });
       this.tab('detail-tabs', 'tab-tree');
-      if (path.length) await this.tree.reveal(path);
-      this.hex.select({ offset: at, length: Math.max(1, f.length ?? 1) }, true);
+      // A finding about a field as a whole names it, one about a byte has its place.
+      const named = f.at === undefined && f.field ? this.tree.fieldNamed(/^\w+/.exec(f.field)?.[0]) : -1;
+      const path = named >= 0 ? [named] : await this.link.ask('locate', { offset: at });
+      if (path.length) await this.tree.reveal(path, 'finding');
+      if (named < 0) this.hex.select({ offset: at, length: Math.max(1, f.length ?? 1) }, true);
       $('place').textContent = visible(`${f.kind} · offset ${number(at)}`);
     } catch (e) {
       this.failed(e);

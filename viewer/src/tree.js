@@ -239,8 +239,14 @@ export class Tree {
     $('save-field').hidden = !f || f.bytes === undefined;
   }
 
-  /** Opens the way to a path and selects it. */
-  async reveal(path) {
+  /** The number of the frame's own field with a name, behind the envelope; -1 for none. */
+  fieldNamed(name) {
+    for (let i = this.unit?.envelope ?? 0; i < (this.root?.count ?? 0); i++) if (this.root.child(i)?.name === name) return i;
+    return -1;
+  }
+
+  /** Opens the way to a path and selects it; the bytes stay where they are when they led here. */
+  async reveal(path, from = 'hex') {
     if (!path.length) return;
     const root = this.root;
     let node = root;
@@ -255,7 +261,7 @@ export class Tree {
     }
     this.list.setCount(this.root.lines);
     this.select(this.lineOfPath(path), { tell: false });
-    if (this.field) this.app.selectField(this.field, 'hex');
+    if (this.field) this.app.selectField(this.field, from);
   }
 
   lineOfPath(path) {

@@ -251,6 +251,30 @@ test('a frame that does not decode shows its fields up to the fault, and the fra
   await quiet(page);
 });
 
+test('a finding about a field lights that field', async () => {
+  const page = await open();
+  await openFiles(page, [dendro().find((x) => x.name === 'crafted/state-mismatch.stream').file]);
+  await page.locator('#findings .finding').first().click();
+  await page.waitForFunction(() => document.querySelector('#tree .node.selected .name')?.textContent === 'index_state');
+  assert.equal(await page.locator('#hex .b.mark').count(), 16);
+  assert.match(await page.textContent('#unit-findings'), /rows-skipped.*but the index here is at/);
+  await quiet(page);
+});
+
+test('dropped files open', async () => {
+  const page = await open();
+  const f = dendro().find((x) => x.name === 'crafted/gap.stream');
+  await page.evaluate((bytes) => {
+    const t = new DataTransfer();
+    t.items.add(new File([new Uint8Array(bytes)], 'dropped.stream'));
+    for (const type of ['dragenter', 'dragover', 'drop']) window.dispatchEvent(new DragEvent(type, { dataTransfer: t, bubbles: true, cancelable: true }));
+  }, [...readFileSync(f.file)]);
+  await page.waitForSelector('body[data-done]');
+  assert.match(await page.textContent('#file-name'), /dropped\.stream · dendro/);
+  assert.equal((await listed(page)).filter((r) => r.type === 'frame').length, f.frames.length);
+  await quiet(page);
+});
+
 test('skipped rows and gaps say their reason', async () => {
   const page = await open();
   for (const [name, kind] of [['state-mismatch', /rows-skipped|skipped/], ['gap', /gap/], ['truncated-in-payload', /cut/], ['unknown-ordinal', /ordinal|source/]]) {
