@@ -516,6 +516,7 @@ func (f *File) prefix() ([]byte, error) {
 func (in *inputs) connections() error {
 	for id, g := range in.byID {
 		if len(g.files) == 0 {
+			in.absent(id, g)
 			continue
 		}
 		c := &Connection{ID: id, opt: in.opt}

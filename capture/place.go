@@ -1,6 +1,7 @@
 package capture
 
 import (
+	"math"
 	"path/filepath"
 
 	"wiretape/capture/sidecar"
@@ -115,6 +116,23 @@ func (c *Connection) missing(from, to, start, end int64, known bool, why string)
 	}
 	f.Message += why
 	c.add(f)
+}
+
+// absent reports a connection of which only sidecars are here.
+func (in *inputs) absent(id string, g *gathered) {
+	if len(g.sides) == 0 {
+		return
+	}
+	from, to := int64(math.MaxInt64), int64(0)
+	for n := range g.sides {
+		from, to = min(from, n), max(to, n+1)
+	}
+	c := &Connection{ID: id, opt: in.opt}
+	c.missing(from, to, 0, 0, false, in.deleted(id, from, to))
+	for _, f := range c.Findings {
+		f.Connection = wire.SafeText(id, 60)
+		in.set.Findings = append(in.set.Findings, f)
+	}
 }
 
 // lastFile reports an end that is not the connection's.

@@ -188,7 +188,9 @@ func (r *UnitReader) hashes() {
 // a stretch without frames in which a later file begins, and cuts the stretch
 // there.
 func (r *UnitReader) resume(f *wire.Finding) *Run {
-	if f.Kind != wire.KindLost && f.Kind != wire.KindBadLength {
+	switch f.Kind {
+	case wire.KindLost, wire.KindBadLength, wire.KindBadPreamble, wire.KindBadVersion:
+	default:
 		return nil
 	}
 	rest := r.run.After(f.Offset)

@@ -22,8 +22,12 @@ func (r *Report) other(c *capture.Connection, wayBack bool) {
 	if wayBack {
 		return
 	}
+	what := "another protocol (" + wire.SafeText(c.Protocol, 20) + ")"
+	if c.Protocol == "" {
+		what = "no protocol that is known"
+	}
 	r.add(wire.Finding{Kind: "other-protocol", Connection: c.ID, Got: c.Protocol,
-		Message: "connection of another protocol (" + wire.SafeText(c.Protocol, 20) + "), not used for this archive"})
+		Message: "connection of " + what + ", not used for this archive"})
 }
 
 // conclude fills the report and gives the rows of `sources`.

@@ -90,6 +90,8 @@ type follower struct {
 	dirty   bool // a finding was added
 	base    archive.Counts
 	again   string // why the archive must be made anew
+	// unread is why the inputs could not be opened when they were last looked at.
+	unread *wire.Finding
 }
 
 // followed is one connection and how far it was applied.
@@ -154,7 +156,11 @@ func (f *follower) run(ctx context.Context) error {
 		}
 		f.tell(Status{Stuck: stuck, Waiting: idle && stuck == nil})
 		if ctx.Err() != nil || f.fo.Once && idle && stuck == nil {
-			return f.conclude()
+			err := f.conclude()
+			if f.unread != nil {
+				f.report.add(*f.unread)
+			}
+			return err
 		}
 		if !idle {
 			continue
@@ -255,6 +261,7 @@ func (f *follower) segmentOptions() segment.Options {
 
 // look opens the inputs and applies what is new. idle says that nothing was.
 func (f *follower) look(ctx context.Context) (idle bool, stuck *wire.Finding, err error) {
+	f.unread = nil
 	set, err := f.fo.Open()
 	if err != nil {
 		var none *capture.NotCaptureError
@@ -263,7 +270,8 @@ func (f *follower) look(ctx context.Context) (idle bool, stuck *wire.Finding, er
 			if f.fo.Once {
 				return true, nil, err
 			}
-			return true, &wire.Finding{Kind: capture.KindUnreadable, Message: err.Error()}, nil
+			f.unread = &wire.Finding{Kind: capture.KindUnreadable, Message: err.Error()}
+			return true, f.unread, nil
 		}
 		return true, nil, err
 	}

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -223,5 +224,25 @@ func TestFollowStoppedAnywhere(t *testing.T) {
 		if diff := cmp.Diff(want, dump(t, out)); diff != "" {
 			t.Fatalf("archive (-one go +stopped):\n%s", diff)
 		}
+	}
+}
+
+// Inputs that could not be read when a follower was stopped are in its report.
+func TestFollowTellsWhatItNeverRead(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	foreign := filepath.Join(t.TempDir(), "picture.jpg")
+	write(t, foreign, []byte("\xff\xd8\xff\xe0\x00\x10JFIF\x00\x01\x01"))
+	r, err := Follow(ctx, Options{Archive: filepath.Join(t.TempDir(), "out.dendro")}, FollowOptions{Open: opener(foreign),
+		Status: func(s Status) {
+			if s.Stuck != nil {
+				cancel()
+			}
+		}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Verdict != Findings || len(r.Findings) != 1 || !strings.Contains(r.Findings[0].Message, "JPEG") {
+		t.Errorf("verdict %s, %+v", r.Verdict, r.Findings)
 	}
 }

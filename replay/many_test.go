@@ -94,3 +94,17 @@ func TestTextStatesTheSelection(t *testing.T) {
 		t.Errorf("the selection is not told:\n%s", got)
 	}
 }
+
+// A rebuild that fails says so in its report too, however early.
+func TestFailedReport(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, out := range []string{file, filepath.Join(file, "x"), filepath.Join(file+"-no", "x")} {
+		r, _, err := build(t, Options{Archive: out}, stream("real/small"))
+		if err == nil || r.Verdict != Failed || r.ExitCode() != 1 || r.Error == "" {
+			t.Errorf("%s: %v, verdict %q", out, err, r.Verdict)
+		}
+	}
+}

@@ -83,17 +83,23 @@ func (e *ErrRefused) Error() string { return e.Finding.Message }
 // also with an error, as far as it got. On an error nothing is left under the
 // archive's name.
 func Build(set *capture.Set, opt Options) (*Report, error) {
+	r := newReport()
+	err := rebuild(set, opt, r)
+	r.finish(err)
+	return r, err
+}
+
+func rebuild(set *capture.Set, opt Options, r *Report) error {
 	if opt.OnBadSegment == "" {
 		opt.OnBadSegment = Quarantine
 	}
 	if opt.Schema == 0 {
 		opt.Schema = archive.SchemaCurrent
 	}
-	r := newReport()
 	if _, err := os.Lstat(opt.Archive); err == nil {
-		return r, fmt.Errorf("%s %w", opt.Archive, ErrExists)
+		return fmt.Errorf("%s %w", opt.Archive, ErrExists)
 	} else if !errors.Is(err, fs.ErrNotExist) {
-		return r, err
+		return err
 	}
 	b := &builder{opt: opt, report: r, sources: newRegistry(opt.Separate)}
 	b.addAll(set.Findings)
@@ -113,9 +119,7 @@ func Build(set *capture.Set, opt Options) (*Report, error) {
 		}
 	}
 	if len(b.conns) == 0 {
-		return r, errors.New("no dendro connection in the input")
+		return errors.New("no dendro connection in the input")
 	}
-	err := b.build()
-	r.finish(err)
-	return r, err
+	return b.build()
 }

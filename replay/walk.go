@@ -146,6 +146,8 @@ func (w *walker) units(units *capture.UnitReader, each func(u wire.Unit) (bool, 
 			}
 		}
 		if u.Type == wire.UnitFrame {
+			// A later file, which its sidecar tells how to read.
+			c.refused = nil
 			out := c.dec.Last()
 			if err := w.apply(u, &out); err != nil {
 				return false, err
@@ -168,6 +170,8 @@ func (w *walker) report(f wire.Finding) (hole bool) {
 		hole = true
 	case wire.KindBadPreamble, wire.KindBadVersion:
 		w.c.refused = &f
+		w.hole(f.Kind, f.Offset)
+		hole = true
 	}
 	w.v.found(f)
 	return hole

@@ -73,3 +73,38 @@ func TestBuildGoesOnBehindDamage(t *testing.T) {
 		t.Errorf("verdict %s, findings %+v", r.Verdict, r.Findings)
 	}
 }
+
+// A damaged preamble costs the first file: the next one's sidecar says what the
+// connection is and which sources it has.
+func TestBuildGoesOnBehindADamagedPreamble(t *testing.T) {
+	for _, at := range []int{3, len("dendro-repl") + 1} {
+		dir := t.TempDir()
+		b := must(os.ReadFile(stream("real/small")))
+		record(t, dir, 70_000, 0, b)
+		set, err := capture.OpenInputs([]string{dir}, capture.InputOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		first := set.Connections[0].Files[0]
+		bytes := must(os.ReadFile(first.Path))
+		bytes[at] ^= 0x40
+		if err := os.Chmod(first.Path, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		write(t, first.Path, bytes)
+		lost := int64(0)
+		for at := range boundaries(b) {
+			if at := int64(at); at > 14 && at <= first.End() {
+				lost++
+			}
+		}
+		whole, _ := mustBuild(t, Options{}, stream("real/small"))
+		r, _ := mustBuild(t, Options{}, dir)
+		if lost == 0 || r.Counts.Frames != whole.Counts.Frames-lost || r.Counts.Rows != whole.Counts.Rows {
+			t.Errorf("byte %d: %d frames are in the damaged file; %+v of %+v", at, lost, r.Counts, whole.Counts)
+		}
+		if r.Verdict != Findings || r.Source[0].Complete || r.Inputs[0].Clean {
+			t.Errorf("byte %d: %s", at, r.JSON())
+		}
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 
 	"github.com/spf13/pflag"
 
@@ -70,8 +71,8 @@ replay build saved.bin --archive site.dendro --json`,
 				return err
 			}
 			defer func() { err = errors.Join(err, in.close()) }()
-			if _, err := os.Lstat(page); page != "" && err == nil {
-				return cli.Usagef("--html %s is there already", page)
+			if err := freePage(page, opt.Archive); err != nil {
+				return err
 			}
 			// What is followed may have no bytes yet: then it is waited for.
 			protocol := ""
@@ -120,7 +121,7 @@ replay build saved.bin --archive site.dendro --json`,
 			}
 			bar.Done()
 			if errors.Is(err, replay.ErrExists) || errors.Is(err, shadow.ErrExists) {
-				return &cli.HintError{Err: err, Hint: "name another archive, or move this one away"}
+				return &cli.HintError{Err: err, Hint: "name another archive, move this one away, or bring it up to date with --update"}
 			}
 			if page != "" {
 				if e := writePage(page, report, opt.Archive); e != nil {
@@ -154,6 +155,23 @@ type report interface {
 	ExitCode() int
 }
 
+// freePage says before a rebuild why its page could not be written behind it.
+func freePage(page, archive string) error {
+	if page == "" {
+		return nil
+	}
+	if _, err := os.Lstat(page); err == nil {
+		return cli.Usagef("--html %s is there already", page)
+	}
+	if info, err := os.Stat(filepath.Dir(page)); err != nil || !info.IsDir() {
+		return cli.Usagef("--html %s: there is no folder %s", page, filepath.Dir(page))
+	}
+	if filepath.Clean(page) == filepath.Clean(archive) {
+		return cli.Usagef("--html and --archive name the same file, %s", page)
+	}
+	return nil
+}
+
 // writePage writes the report's page, never over another file.
 func writePage(path string, r report, archive string) error {
 	h, ok := r.(interface {
@@ -174,7 +192,7 @@ func oneProtocol(set *capture.Set) (string, error) {
 	name := ""
 	for _, c := range set.Connections {
 		switch {
-		case c.Protocol == capture.ProtocolRaw:
+		case c.Protocol == capture.ProtocolRaw, c.Protocol == "":
 			continue
 		case name == "":
 			name = c.Protocol
