@@ -527,6 +527,7 @@ func (b *builder) segment(p *part, s *dendro.Segment, off int64) error {
 	known, ok := p.conn.checked[off]
 	ok = ok && o.Depth >= segment.DepthRows
 	go func() {
+		g.s.SHA = sha256.Sum256(g.s.Bytes)
 		if g.s.Check = known; !ok {
 			g.s.Check = checkSegment(&g.s, o)
 		}
@@ -542,6 +543,7 @@ func (b *builder) refusedSegment(p *part, s *dendro.Segment, f wire.Finding, off
 		return nil
 	}
 	g := b.segItem(p, s, off)
+	g.s.SHA = sha256.Sum256(g.s.Bytes)
 	f.Offset = 0
 	g.s.Check = segment.Result{Findings: []wire.Finding{f}}
 	g.refused = true
@@ -553,11 +555,12 @@ func (b *builder) segItem(p *part, s *dendro.Segment, off int64) *segItem {
 	return &segItem{p: p, stream: b.intern(s.Stream), done: make(chan struct{}), s: segmentOf(p, s, off)}
 }
 
-// segmentOf copies a segment out of its frame.
+// segmentOf copies a segment out of its frame; its SHA is left to who has the
+// time.
 func segmentOf(p *part, s *dendro.Segment, off int64) archive.Segment {
 	return archive.Segment{
 		Rows: s.Rows, FirstTS: s.FirstTS, LastTS: s.LastTS, Bytes: slices.Clone(s.Bytes),
-		CallerIndex: slices.Clone(s.CallerIndex), HasCallerIndex: s.HasCallerIndex, SHA: sha256.Sum256(s.Bytes),
+		CallerIndex: slices.Clone(s.CallerIndex), HasCallerIndex: s.HasCallerIndex,
 		Place: archive.Place{Conn: p.conn.number, Offset: off}}
 }
 

@@ -769,6 +769,7 @@ func (f *follower) refusedSegment(p *part, s *dendro.Segment, x wire.Finding, of
 		return nil
 	}
 	g := segmentOf(p, s, off)
+	g.SHA = sha256.Sum256(g.Bytes)
 	x.Offset, x.At = 0, 0
 	g.Check = segment.Result{Findings: []wire.Finding{x}}
 	f.report.Counts.SegmentsQuarantined++
@@ -780,6 +781,7 @@ func (f *follower) segment(p *part, s *dendro.Segment, off int64) error {
 		return nil
 	}
 	g := segmentOf(p, s, off)
+	g.SHA = sha256.Sum256(g.Bytes)
 	g.Check = checkSegment(&g, f.segmentOptions())
 	id, stream := f.ids[p.src], string(s.Stream)
 	for _, why := range g.Check.Unchecked {

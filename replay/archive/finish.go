@@ -66,10 +66,17 @@ func (s *Stage) Finish(sources []Source, doc *Document) error {
 	if err := s.db.Run("DETACH work", "PRAGMA incremental_vacuum"); err != nil {
 		return s.wrap(err)
 	}
-	if err := s.verify(); err != nil {
+	// What is written goes to the disk while it is checked.
+	synced := make(chan error, 1)
+	go func() { synced <- syncFile(s.tmp) }()
+	err := s.verify()
+	if e := <-synced; e != nil {
+		err = errors.Join(err, fmt.Errorf("syncing the archive: %w", e))
+	}
+	if err != nil {
 		return err
 	}
-	err := s.db.Run(pragma("application_id", ApplicationID), pragma("user_version", s.opt.Schema),
+	err = s.db.Run(pragma("application_id", ApplicationID), pragma("user_version", s.opt.Schema),
 		"PRAGMA locking_mode=NORMAL", "PRAGMA synchronous=FULL", "PRAGMA journal_mode=WAL")
 	err = errors.Join(err, s.db.Close())
 	s.db = nil
