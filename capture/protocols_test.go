@@ -2,17 +2,16 @@ package capture_test
 
 import (
 	"bytes"
-	"compress/gzip"
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"wiretape/capture"
 	"wiretape/capture/sidecar"
+	"wiretape/internal/fixture"
 	"wiretape/internal/vfs"
 	"wiretape/wire"
 	"wiretape/wire/protocols"
@@ -29,20 +28,7 @@ func realStreams(t *testing.T) map[string][]byte {
 			t.Fatal(err)
 		}
 		for _, n := range names {
-			b, err := os.ReadFile(n)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if strings.HasSuffix(n, ".gz") {
-				z, err := gzip.NewReader(bytes.NewReader(b))
-				if err != nil {
-					t.Fatal(err)
-				}
-				if b, err = io.ReadAll(z); err != nil {
-					t.Fatal(err)
-				}
-			}
-			out[strings.TrimPrefix(n, "../wire/")] = b
+			out[strings.TrimPrefix(n, "../wire/")] = fixture.Read(t, n)
 		}
 	}
 	return out

@@ -366,14 +366,7 @@ func (b *builder) frame(c *connection, u wire.Unit, out *dendro.Outcome) {
 	if b.pass > 0 {
 		return
 	}
-	n := &b.report.Counts
-	n.Frames++
-	switch out.Disposition {
-	case dendro.Refused, dendro.Unknown:
-		n.FramesRefused++
-	case dendro.UnknownKind:
-		n.KindsSkipped++
-	}
+	b.report.Counts.frame(out)
 }
 
 func (b *builder) found(f wire.Finding) {

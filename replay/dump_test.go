@@ -13,7 +13,8 @@ import (
 
 // dumped is an archive in the canonical form of the goldens, which the real
 // crate wrote: what two archives are compared by. Writer sessions and documents
-// are left out.
+// are left out. It shares nothing with interop, which reads what the crate itself
+// dumps: each is a witness of its own.
 type dumped struct {
 	SchemaVersion int64          `json:"schema_version"`
 	Sources       []dumpedSource `json:"sources"`

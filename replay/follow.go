@@ -642,14 +642,7 @@ func (f *follower) frame(c *connection, u wire.Unit, out *dendro.Outcome) {
 	if f.muted {
 		return
 	}
-	n := &f.report.Counts
-	n.Frames++
-	switch out.Disposition {
-	case dendro.Refused, dendro.Unknown:
-		n.FramesRefused++
-	case dendro.UnknownKind:
-		n.KindsSkipped++
-	}
+	f.report.Counts.frame(out)
 }
 
 // id is the source's id in the archive.

@@ -231,10 +231,10 @@ func (r *Report) HTML(w io.Writer, archive string) error {
 		for _, st := range s.Streams {
 			x := htmlStream{Name: wire.SafeText(st.Stream, 200)}
 			if st.Sealed != nil {
-				x.Sealed = many(st.Segments, "segment")
+				x.Sealed = outcome.Many(st.Segments, "segment")
 			}
 			if st.Live != nil {
-				x.Live = many(st.Rows, "live row")
+				x.Live = outcome.Many(st.Rows, "live row")
 			}
 			if st.cover != nil {
 				x.Runs = st.cover.runs()

@@ -13,6 +13,7 @@ import (
 	"wiretape/replay/archive"
 	"wiretape/replay/internal/outcome"
 	"wiretape/wire"
+	"wiretape/wire/dendro"
 )
 
 // Verdict is what a rebuild comes to; the exit codes follow it.
@@ -77,6 +78,17 @@ type ReportCounts struct {
 type namedCount struct {
 	name string
 	n    int64
+}
+
+// frame counts a frame by what became of it.
+func (c *ReportCounts) frame(out *dendro.Outcome) {
+	c.Frames++
+	switch out.Disposition {
+	case dendro.Refused, dendro.Unknown:
+		c.FramesRefused++
+	case dendro.UnknownKind:
+		c.KindsSkipped++
+	}
 }
 
 // list gives the counts in the order of the contract.

@@ -36,9 +36,9 @@ func (r *Report) Text(w io.Writer, archive string) error {
 	if len(r.Selection) > 0 {
 		fmt.Fprintf(b, "  only      %s\n", wire.SafeText(strings.Join(r.Selection, "; "), 1000))
 	}
-	fmt.Fprintf(b, "  read      %s in %s of %s\n", humanize.IBytes(uint64(c.Bytes)), many(c.Frames, "frame"), many(int64(len(r.Inputs)), "connection"))
-	fmt.Fprintf(b, "  stored    %s, %s, %s, %s of %s\n", many(c.Segments, "segment"), many(c.Rows, "live row"),
-		many(c.IndexEntries, "index entry"), many(c.ClockOffsets, "clock offset"), many(c.Sources, "source"))
+	fmt.Fprintf(b, "  read      %s in %s of %s\n", humanize.IBytes(uint64(c.Bytes)), outcome.Many(c.Frames, "frame"), outcome.Many(int64(len(r.Inputs)), "connection"))
+	fmt.Fprintf(b, "  stored    %s, %s, %s, %s of %s\n", outcome.Many(c.Segments, "segment"), outcome.Many(c.Rows, "live row"),
+		outcome.Many(c.IndexEntries, "index entry"), outcome.Many(c.ClockOffsets, "clock offset"), outcome.Many(c.Sources, "source"))
 	line := func(what string, parts ...string) {
 		first := true
 		for _, p := range parts {
@@ -60,7 +60,7 @@ func (r *Report) Text(w io.Writer, archive string) error {
 		if n == 0 {
 			return ""
 		}
-		return many(n, what)
+		return outcome.Many(n, what)
 	}
 	line("held", some(c.SegmentsHeld, "segment"), some(c.RowsHeld+c.RowsSuperseded, "row"))
 	line("missing", some(c.Gaps, "gap"), some(c.RowsSkipped, "skipped row"), some(c.FramesRefused, "refused frame"), some(c.KindsSkipped, "frame")+ofUnknownKind(c.KindsSkipped))
@@ -94,7 +94,7 @@ func (r *Report) advice(b io.Writer) {
 	}
 	if open > 0 {
 		fmt.Fprintf(b, "%s not made good by other captured data. A capture of another connection or site that covers\n"+
-			"the time, given together with these inputs, closes it.\n", many(int64(open), "loss")+areIs(open))
+			"the time, given together with these inputs, closes it.\n", outcome.Many(int64(open), "loss")+areIs(open))
 	}
 }
 
@@ -110,20 +110,6 @@ func ofUnknownKind(n int64) string {
 		return ""
 	}
 	return " of an unknown kind"
-}
-
-func many(n int64, one string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	plural := one + "s"
-	switch {
-	case strings.HasSuffix(one, "s"):
-		plural = one + "es"
-	case strings.HasSuffix(one, "try"):
-		plural = strings.TrimSuffix(one, "y") + "ies"
-	}
-	return humanize.Comma(n) + " " + plural
 }
 
 // text writes what the archive holds of a source, and its losses.
@@ -144,10 +130,10 @@ func (s *ReportSource) text(b io.Writer) {
 		}
 		fmt.Fprintf(b, "  %-32s", wire.SafeText(st.Stream, 60))
 		if st.Sealed != nil {
-			fmt.Fprintf(b, "  %s sealed, %s", many(st.Segments, "segment"), between(*st.Sealed))
+			fmt.Fprintf(b, "  %s sealed, %s", outcome.Many(st.Segments, "segment"), between(*st.Sealed))
 		}
 		if st.Live != nil {
-			fmt.Fprintf(b, "  %s live, %s", many(st.Rows, "row"), between(*st.Live))
+			fmt.Fprintf(b, "  %s live, %s", outcome.Many(st.Rows, "row"), between(*st.Live))
 		}
 		fmt.Fprintln(b)
 	}

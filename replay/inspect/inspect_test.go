@@ -2,7 +2,6 @@ package inspect_test
 
 import (
 	"bytes"
-	"compress/gzip"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -15,6 +14,7 @@ import (
 	"testing"
 
 	"wiretape/capture"
+	"wiretape/internal/fixture"
 	"wiretape/replay/inspect"
 	"wiretape/wire"
 	"wiretape/wire/dendro"
@@ -151,29 +151,12 @@ func asFixture(l line) map[string]any {
 		if k == "kind" {
 			k, v = "index_kind", []string{"full", "delta"}[v.(json.Number)[0]-'0']
 		}
-		m[k] = shorten(v)
+		m[k] = fixture.Short(v)
 	}
 	return m
 }
 
 func number(n int64) json.Number { return json.Number(fmt.Sprint(n)) }
-
-func shorten(v any) any {
-	switch x := v.(type) {
-	case []any:
-		for i := range x {
-			x[i] = shorten(x[i])
-		}
-	case map[string]any:
-		if h, ok := x["sha256"].(string); ok && len(x) == 2 {
-			return map[string]any{"len": x["length"], "sha256_16": h[:16]}
-		}
-		for k := range x {
-			x[k] = shorten(x[k])
-		}
-	}
-	return v
-}
 
 // TestHexAndParts: the bytes are the stream's, and parts lie where they say.
 func TestHexAndParts(t *testing.T) {
@@ -310,19 +293,7 @@ func TestOtherProtocols(t *testing.T) {
 		if strings.Contains(name, "vectors") {
 			continue
 		}
-		f, err := os.Open(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		z, err := gzip.NewReader(f)
-		if err != nil {
-			t.Fatal(err)
-		}
-		stream, err := io.ReadAll(z)
-		f.Close()
-		if err != nil {
-			t.Fatal(err)
-		}
+		stream := fixture.Read(t, name)
 		raw := filepath.Join(t.TempDir(), strings.TrimSuffix(filepath.Base(name), ".gz"))
 		if err := os.WriteFile(raw, stream, 0o600); err != nil {
 			t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"wiretape/capture"
+	"wiretape/internal/fixture"
 	"wiretape/wire/melin"
 )
 
@@ -101,7 +102,7 @@ func TestFlippedBits(t *testing.T) {
 		t.Fatal(n, slot)
 	}
 	rng := rand.New(rand.NewPCG(3, 4))
-	whole := gunzip(t, recorded+"/s1-main/conn01-p2r.bin.gz")
+	whole := fixture.Read(t, recorded+"/s1-main/conn01-p2r.bin.gz")
 	at, tags := frames(whole)
 	for range 30 {
 		// The last ChainCheck or Rotate reaches all before it.
@@ -350,8 +351,8 @@ func TestAmbiguousLayout(t *testing.T) {
 
 // A replica acknowledges what it was not sent.
 func TestAcksBeyondSent(t *testing.T) {
-	down := gunzip(t, recorded+"/s2-idle/conn01-p2r.bin.gz")
-	up := gunzip(t, recorded+"/s2-idle/conn01-r2p.bin.gz")
+	down := fixture.Read(t, recorded+"/s2-idle/conn01-p2r.bin.gz")
+	up := fixture.Read(t, recorded+"/s2-idle/conn01-r2p.bin.gz")
 	_, r := build(t, save(t, down, (&melin.Ack{Acked: 5, HasMemory: true, InMemory: 99}).Append(bytes.Clone(up)))...)
 	if p := r.proofOf(0, "acks"); p.Verdict != Failed || r.FindingsByKind[KindAcks] != 1 {
 		t.Errorf("%+v %v", p, r.FindingsByKind)
@@ -364,7 +365,7 @@ func TestAcksBeyondSent(t *testing.T) {
 
 // A direction that nobody said is told by the frames.
 func TestDirectionOfBareFrames(t *testing.T) {
-	up := gunzip(t, recorded+"/s2-idle/conn01-r2p.bin.gz")
+	up := fixture.Read(t, recorded+"/s2-idle/conn01-r2p.bin.gz")
 	at, _ := frames(up)
 	set, err := capture.OpenInputs(save(t, up[at[2]:]), capture.InputOptions{Protocol: melin.Name})
 	if err != nil {
@@ -420,7 +421,7 @@ func TestDamagedRecordings(t *testing.T) {
 	}{{"s1-main", 2}, {"s4-snapshot", 2}, {"s4x-gap", 3}, {"s11-journal", 2}} {
 		var sound [][]byte
 		for _, name := range all(s.name, s.connections) {
-			sound = append(sound, gunzip(t, filepath.Join(recorded, name+".bin.gz")))
+			sound = append(sound, fixture.Read(t, filepath.Join(recorded, name+".bin.gz")))
 		}
 		for round := range rounds {
 			var bad [][]byte
@@ -492,7 +493,7 @@ func TestUpgrade(t *testing.T) {
 
 // A seed that is not the segment that the StreamStart behind it names.
 func TestSeedOfAnotherSegment(t *testing.T) {
-	b := gunzip(t, recorded+"/s4-snapshot/conn02-p2r.bin.gz")
+	b := fixture.Read(t, recorded+"/s4-snapshot/conn02-p2r.bin.gz")
 	at, tags := frames(b)
 	for i := range at {
 		if tags[i] == melin.TagStreamStart {
@@ -523,7 +524,7 @@ func FuzzBuild(f *testing.F) {
 	old := newPrimary(4, 'b')
 	old.send(2, 0)
 	old.beat()
-	f.Add(old.b, gunzip(f, recorded+"/s2-idle/conn01-r2p.bin.gz"))
+	f.Add(old.b, fixture.Read(f, recorded+"/s2-idle/conn01-r2p.bin.gz"))
 	f.Fuzz(func(t *testing.T, a, b []byte) {
 		// The first frames tell the protocol.
 		head := melin.AppendTag((&melin.Challenge{}).Append(nil), melin.TagAuthOk)

@@ -10,6 +10,7 @@ import (
 
 	"wiretape/capture"
 	"wiretape/capture/sidecar"
+	"wiretape/internal/fixture"
 	"wiretape/wire"
 )
 
@@ -32,7 +33,7 @@ func recordDir(t testing.TB, rotate int64, scenario string, connections int) (di
 			t.Fatal(err)
 		}
 		for i, w := range []*capture.Writer{down, up} {
-			b := gunzip(t, filepath.Join(recorded, all(scenario, connections)[2*n+i]+".bin.gz"))
+			b := fixture.Read(t, filepath.Join(recorded, all(scenario, connections)[2*n+i]+".bin.gz"))
 			for len(b) > 0 {
 				at.Wall += 1e6
 				at.Mono += 1e6

@@ -2,38 +2,19 @@ package journal
 
 import (
 	"bytes"
-	"compress/gzip"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"wiretape/capture"
+	"wiretape/internal/fixture"
 	"wiretape/replay/internal/db"
 )
 
 // recorded is where wire/melin keeps the streams that real nodes exchanged.
 const recorded = "../../wire/melin/testdata"
-
-func gunzip(t testing.TB, path string) []byte {
-	t.Helper()
-	f, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := io.ReadAll(z)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
-}
 
 // streams unpacks the named recordings, "s1-main/conn01-p2r" and so on, into a
 // folder and gives their paths.
@@ -42,7 +23,7 @@ func streams(t testing.TB, names ...string) (paths []string) {
 	dir := t.TempDir()
 	for _, name := range names {
 		p := filepath.Join(dir, strings.ReplaceAll(name, "/", "-")+".bin")
-		if err := os.WriteFile(p, gunzip(t, filepath.Join(recorded, name+".bin.gz")), 0o600); err != nil {
+		if err := os.WriteFile(p, fixture.Read(t, filepath.Join(recorded, name+".bin.gz")), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		paths = append(paths, p)
@@ -133,7 +114,7 @@ func TestReplicaJournal(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if want := gunzip(t, "testdata/s11-journal/"+name+".gz"); !bytes.Equal(got, want) {
+		if want := fixture.Read(t, "testdata/s11-journal/"+name+".gz"); !bytes.Equal(got, want) {
 			t.Errorf("%s: %d bytes, differs from the replica's %d", name, len(got), len(want))
 		}
 	}

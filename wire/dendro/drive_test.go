@@ -13,6 +13,7 @@ import (
 	"testing"
 	"testing/iotest"
 
+	"wiretape/internal/fixture"
 	"wiretape/wire"
 	"wiretape/wire/dendro"
 )
@@ -614,24 +615,7 @@ func jsonEqual(t *testing.T, got, want string) bool {
 			t.Fatal(err, s)
 		}
 	}
-	return reflect.DeepEqual(shorten(g), w)
-}
-
-func shorten(v any) any {
-	switch x := v.(type) {
-	case []any:
-		for i := range x {
-			x[i] = shorten(x[i])
-		}
-	case map[string]any:
-		if h, ok := x["sha256"].(string); ok && len(x) == 2 {
-			return map[string]any{"len": x["length"], "sha256_16": h[:16]}
-		}
-		for k := range x {
-			x[k] = shorten(x[k])
-		}
-	}
-	return v
+	return reflect.DeepEqual(fixture.Short(g), w)
 }
 
 // tileField checks that f starts at at, and its children inside it, and gives

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"wiretape/internal/fixture"
 	"wiretape/wire"
 )
 
@@ -184,7 +185,7 @@ func longer(b []byte, at, bit int) bool {
 }
 
 func TestZeroFromEverySector(t *testing.T) {
-	b := gunzip(t, "testdata/s1-main/conn01-p2r.bin.gz")
+	b := fixture.Read(t, "testdata/s1-main/conn01-p2r.bin.gz")
 	for from := 0; from < len(b); from += wire.SectorSize {
 		c := bytes.Clone(b)
 		clear(c[from:])
@@ -227,7 +228,7 @@ func TestDamageOfEveryGoldenStream(t *testing.T) {
 		rounds = 2000
 	}
 	for _, name := range golden(t) {
-		b := gunzip(t, name)
+		b := fixture.Read(t, name)
 		for range rounds {
 			c := bytes.Clone(b)
 			for range 1 + rng.IntN(4) {
@@ -394,8 +395,8 @@ func FuzzDecoder(f *testing.F) {
 	for v := 1; v <= 8; v++ {
 		f.Add(oldStream(v), uint8(v))
 	}
-	f.Add(gunzip(f, "testdata/vectors/melin-r2p.bin.gz"), uint8(0))
-	f.Add(gunzip(f, "testdata/s2-idle/conn01-p2r.bin.gz"), uint8(0))
+	f.Add(fixture.Read(f, "testdata/vectors/melin-r2p.bin.gz"), uint8(0))
+	f.Add(fixture.Read(f, "testdata/s2-idle/conn01-p2r.bin.gz"), uint8(0))
 	f.Fuzz(func(t *testing.T, b []byte, how uint8) {
 		cfg := wire.Config{Direction: wire.Direction(how >> 4 & 3)}
 		if l := Layout(how & 15); l <= Newest && l > 0 {
@@ -432,7 +433,7 @@ func TestSweepsOfEveryGoldenStream(t *testing.T) {
 		points = 5000
 	}
 	for _, name := range golden(t) {
-		b := gunzip(t, name)
+		b := fixture.Read(t, name)
 		us, _, _ := readAll(t, b, open(t, wire.Config{}))
 		ends := map[int]bool{0: true}
 		var at []int

@@ -2,7 +2,6 @@ package melin
 
 import (
 	"bytes"
-	"compress/gzip"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -10,34 +9,15 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
-	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
+	"wiretape/internal/fixture"
 	"wiretape/wire"
 )
-
-// gunzip reads a golden file; they are kept compressed.
-func gunzip(t testing.TB, path string) []byte {
-	t.Helper()
-	f, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := io.ReadAll(z)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
-}
 
 // golden lists the recorded streams: testdata/*/*.bin.gz.
 func golden(t testing.TB) []string {
@@ -209,10 +189,10 @@ func truthOf(t *testing.T, u wire.Unit, shape Shape, in *body) map[string]any {
 func TestTruth(t *testing.T) {
 	for _, name := range golden(t) {
 		t.Run(name, func(t *testing.T) {
-			want := json.NewDecoder(bytes.NewReader(gunzip(t, strings.Replace(name, ".bin.", ".truth.jsonl.", 1))))
+			want := json.NewDecoder(bytes.NewReader(fixture.Read(t, strings.Replace(name, ".bin.", ".truth.jsonl.", 1))))
 			want.UseNumber()
 			d := open(t, wire.Config{})
-			us, last, r := readAll(t, gunzip(t, name), d)
+			us, last, r := readAll(t, fixture.Read(t, name), d)
 			var in body
 			for _, u := range us {
 				var w map[string]any
@@ -257,7 +237,7 @@ func TestTruth(t *testing.T) {
 
 // The real gap of s4x-gap has its place and its sequences.
 func TestGapHasItsPlace(t *testing.T) {
-	us, _, _ := readAll(t, gunzip(t, "testdata/s4x-gap/conn01-p2r.bin.gz"), open(t, wire.Config{}))
+	us, _, _ := readAll(t, fixture.Read(t, "testdata/s4x-gap/conn01-p2r.bin.gz"), open(t, wire.Config{}))
 	n := 0
 	for _, u := range us {
 		for _, f := range u.found {
@@ -327,7 +307,7 @@ func appendAgain(dst []byte, u wire.Unit, layout Layout) []byte {
 // Every frame kind, byte for byte.
 func TestRoundTrip(t *testing.T) {
 	for _, name := range golden(t) {
-		in := gunzip(t, name)
+		in := fixture.Read(t, name)
 		us, _, _ := readAll(t, in, open(t, wire.Config{}))
 		var out []byte
 		for _, u := range us {
@@ -373,7 +353,7 @@ func tiles(t *testing.T, what string, fs []wire.Field, from, to int64) {
 func TestFieldsTileFrames(t *testing.T) {
 	for _, name := range golden(t) {
 		d := open(t, wire.Config{})
-		us, _, _ := readAll(t, gunzip(t, name), d)
+		us, _, _ := readAll(t, fixture.Read(t, name), d)
 		for _, u := range us {
 			fs, fault := d.Fields(u.Unit)
 			if fault != nil {
@@ -388,7 +368,7 @@ func TestFieldsTileFrames(t *testing.T) {
 }
 
 func TestSlotFields(t *testing.T) {
-	b := gunzip(t, "testdata/vectors/melin-p2r.bin.gz")
+	b := fixture.Read(t, "testdata/vectors/melin-p2r.bin.gz")
 	d := open(t, wire.Config{})
 	us, _, _ := readAll(t, b, d)
 	for _, u := range us {
@@ -417,7 +397,7 @@ func TestSlotFields(t *testing.T) {
 
 func TestDetect(t *testing.T) {
 	for _, name := range golden(t) {
-		b := gunzip(t, name)
+		b := fixture.Read(t, name)
 		m, dir := Protocol{}.Detect(b[:min(len(b), wire.DetectLimit)], false)
 		if m != wire.Matched || dir != directionOf(name) {
 			t.Errorf("%s: %v %v", name, m, dir)
@@ -477,7 +457,7 @@ func oldStart(seq uint64, genesis []byte) []byte {
 // the same findings and the same state as reading through.
 func TestContextResumes(t *testing.T) {
 	for _, name := range golden(t) {
-		b := gunzip(t, name)
+		b := fixture.Read(t, name)
 		if len(b) > 300_000 {
 			continue
 		}
@@ -517,7 +497,7 @@ func TestContextResumes(t *testing.T) {
 	}
 	// A file's start with nothing known of what came before.
 	mid := open(t, wire.Config{Context: wire.MidStream(Name)})
-	us, _, _ := readAll(t, gunzip(t, "testdata/s1-main/conn01-p2r.bin.gz"), open(t, wire.Config{}))
+	us, _, _ := readAll(t, fixture.Read(t, "testdata/s1-main/conn01-p2r.bin.gz"), open(t, wire.Config{}))
 	for _, u := range us[10:] {
 		if fs := mid.Observe(u.Unit, nil); len(fs) > 0 {
 			t.Fatalf("%+v", fs)
