@@ -388,6 +388,11 @@ test('a capture folder joins by its sidecars, and a file from its middle has its
   // The time of an arrival is a place to go to.
   await go(page, '2023-11-14T22:13:20.100000000');
   await page.waitForFunction(() => /#offset=\d{5,}/.test(location.hash));
+  await filter(page, 'arrival >= 2023-11-14T22:13:20.100000000 and arrival < 2023-11-14T22:13:20.150000000');
+  const some0 = await listed(page);
+  assert.deepEqual(some0.map((r) => r.offset), rows.filter((r) => r.offset >= 100000 && r.offset < 150000).map((r) => r.offset));
+  assert.ok(some0.length > 3);
+  await page.click('#filter-clear');
   // A file from the middle, with its sidecar, knows who its source is.
   const middle = readdirSync(dir).filter((f) => f.includes('.00000003.')).map((f) => join(dir, f));
   await openFiles(page, middle);

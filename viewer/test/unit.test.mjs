@@ -6,7 +6,7 @@ import assert from 'node:assert/strict';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { duration, parseTime, span, time, bytes } from '../src/format.js';
-import { Arrivals } from '../src/worker/arrivals.js';
+import { Arrivals, arrivalToOffset } from '../src/worker/arrivals.js';
 import { group, load, runs, whatItIs } from '../src/worker/captures.js';
 import { Packer, packContext } from '../src/worker/packed.js';
 import { Pattern, patternBytes } from '../src/worker/search.js';
@@ -83,6 +83,26 @@ test('an arrival index is read by marks, over clock steps, and up to a cut', () 
     assert.ok(c.records <= Math.floor((cut - 32) / 8));
   }
   assert.equal(Arrivals.parse(new Uint8Array(10)), null);
+});
+
+test('a filter on arrival times becomes one on offsets, of the same length', () => {
+  const offsetAt = (t) => (t > 1700000009000000000n ? null : t <= 1700000000000000000n ? 0 : 500);
+  const put = (e) => arrivalToOffset(e, offsetAt, parseTime, 1000);
+  const cases = [
+    ['arrival >= 2023-11-14T22:13:20Z and size > 3', 'offset >= 0 and size > 3'],
+    ['arrival > 2023-11-14T22:13:20', 'offset >= 500'],
+    ['not (arrival<1700000005000000000)', 'not (offset<500)'],
+    ['arrival <= 2023-11-14T22:13:20Z', 'offset < 500'],
+    ['arrival >= 2030-01-01', 'offset >= 1000'],
+    ['arrival < 2030-01-01', 'offset < 1000'],
+    ['stream == "arrival > 2030-01-01" or kind == 3', 'stream == "arrival > 2030-01-01" or kind == 3'],
+    ['arrival > soon', 'arrival > soon'],
+  ];
+  for (const [from, to] of cases) {
+    const got = put(from);
+    assert.equal(got.replace(/\s+/g, ' ').replace(/ \)/g, ')').trim(), to);
+    assert.equal(got.length, from.length);
+  }
 });
 
 test('a compressed capture is read by ranges, with the seek table and without', async () => {

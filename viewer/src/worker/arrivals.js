@@ -108,3 +108,20 @@ export class Arrivals {
     return null;
   }
 }
+
+/**
+ * Puts offsets in the place of arrival times in a filter: bytes arrive in the
+ * order of their offsets. What is put there is as long as what was, so that the
+ * place of a fault stays right.
+ * @param {(time: bigint) => number|null} offsetAt the first offset that came at a time or after it
+ * @param {(text: string) => bigint|null} parse reads a time
+ */
+export function arrivalToOffset(expression, offsetAt, parse, end) {
+  return expression.replace(/"(?:\\.|[^"\\])*"?|\barrival(\s*)(>=|<=|>|<)(\s*)([\w.:+-]+)/gi, (all, a, op, b, value) => {
+    if (op === undefined) return all; // a quoted text
+    const t = parse(value);
+    if (t === null) return all;
+    const offset = offsetAt(op === '>' || op === '<=' ? t + 1n : t) ?? end;
+    return `offset${a}${op[0] === '>' ? '>=' : '<'}${b}${offset}`.padEnd(all.length);
+  });
+}

@@ -6,7 +6,9 @@
 import { Decoder, FEED } from './decoder.js';
 import { BlobPart, ChangedError, Stream, UrlPart, Window } from './reader.js';
 import { MAX_FILES, group, load, runs, whatItIs } from './captures.js';
-import { Packer, packMidStream } from './packed.js';
+import { Packer } from './packed.js';
+import { arrivalToOffset } from './arrivals.js';
+import { parseTime } from '../format.js';
 import { Pattern, patternBytes } from './search.js';
 
 /** How often the page is told how far a pass is, in milliseconds. */
@@ -171,6 +173,7 @@ const ops = {
     for (const r of list) config.int(r.start).int(r.end).int(r.zerosFrom).int(r.fileStart).raw(r.context);
     decoder.open(config.done());
     info.words = decoder.filterWords();
+    if (files.some((f) => f.arrivals?.records)) info.words.fields.push({ name: 'arrival', about: 'when its first byte came: < <= > >=' });
     index(token('index'));
     return info;
   },
@@ -203,11 +206,8 @@ const ops = {
 
   /** The first row that came at a time or after it, by the arrival index. */
   async findArrival({ time }) {
-    for (const f of current.files) {
-      const offset = f.arrivals?.offsetAt(time) ?? null;
-      if (offset !== null) return ops.find({ offset });
-    }
-    return null;
+    const f = current.files.find((x) => (x.arrivals?.offsetAt(time) ?? null) !== null);
+    return f ? ops.find({ offset: f.arrivals.offsetAt(time) }) : null;
   },
 
   /** Opens one frame. */
@@ -275,7 +275,7 @@ const ops = {
 
   /** Sets the filter and starts looking; gives what is wrong with it, or null. */
   async filter({ expression }) {
-    const wrong = decoder.setFilter(expression);
+    const wrong = decoder.setFilter(plain(expression));
     if (wrong) return wrong;
     const t = token('filter');
     const h = decoder.filterPass(0);
@@ -345,6 +345,19 @@ async function index(t) {
     if (e instanceof Cancelled && t.generation === generation) tell('index', { status: decoder.status(), bins: decoder.bins(), done: true, cancelled: true, memory: memory(), ms: performance.now() - began });
     else report('index', e);
   }
+}
+
+/** A filter without arrival times, which the decoder doesn't know. */
+function plain(expression) {
+  const offsetAt = (t) => {
+    for (const f of current.files) {
+      const o = f.arrivals?.offsetAt(t) ?? null;
+      if (o !== null) return o;
+    }
+    return null;
+  };
+  if (!current.files.some((f) => f.arrivals?.records)) return expression;
+  return arrivalToOffset(expression, offsetAt, parseTime, current.stream.end);
 }
 
 function report(what, e) {
