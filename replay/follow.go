@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -90,7 +91,9 @@ type follower struct {
 	dirty   bool // a finding was added
 	base    archive.Counts
 	again   string // why the archive must be made anew
-	// unread is why the inputs could not be opened when they were last looked at.
+	// set is what the inputs were when they were last looked at, unread why they
+	// could not be opened.
+	set    *capture.Set
 	unread *wire.Finding
 }
 
@@ -156,11 +159,7 @@ func (f *follower) run(ctx context.Context) error {
 		}
 		f.tell(Status{Stuck: stuck, Waiting: idle && stuck == nil})
 		if ctx.Err() != nil || f.fo.Once && idle && stuck == nil {
-			err := f.conclude()
-			if f.unread != nil {
-				f.report.add(*f.unread)
-			}
-			return err
+			return f.conclude()
 		}
 		if !idle {
 			continue
@@ -275,6 +274,7 @@ func (f *follower) look(ctx context.Context) (idle bool, stuck *wire.Finding, er
 		}
 		return true, nil, err
 	}
+	f.set = set
 	var fresh []*connection
 	for _, c := range set.Connections {
 		if c.Protocol != dendro.Name || c.Refused != nil {
@@ -383,6 +383,7 @@ func (f *follower) advance(ctx context.Context, k *followed) (moved bool, hole *
 func (f *follower) start(k *followed, run *capture.Run) {
 	if k.walker == nil {
 		k.walker = &walker{c: k.connection, g: f.reg, v: f, ordinals: map[uint32]*part{}}
+		k.clean = true // until a hole or its end says otherwise
 	}
 	k.begun, k.at, k.dec = true, run.Start, nil
 }
@@ -567,6 +568,34 @@ func (f *follower) rebuild() error {
 	return errors.Join(f.live.Replaced(), removeAll(opt.Archive))
 }
 
+// outstanding reports what the inputs lack, and what of them could not be read,
+// when they were last looked at. It may be otherwise at the next look, so it is
+// not kept with the progress.
+func (f *follower) outstanding() {
+	if f.unread != nil {
+		f.report.add(*f.unread)
+	}
+	if f.set == nil {
+		return
+	}
+	found := slices.Clone(f.set.Findings)
+	for _, c := range f.set.Connections {
+		if c.Protocol == dendro.Name && c.Refused == nil {
+			found = append(found, c.Findings...)
+		}
+	}
+	for _, x := range found {
+		if x.Kind == capture.KindNoEnd && !f.fo.Once {
+			continue // the recorder is about to begin the next file
+		}
+		if !slices.ContainsFunc(f.report.Findings, func(y wire.Finding) bool {
+			return x.Kind == y.Kind && x.Connection == y.Connection && x.Offset == y.Offset
+		}) {
+			f.report.add(x)
+		}
+	}
+}
+
 // conclude writes the report.
 func (f *follower) conclude() error {
 	r := f.report
@@ -618,13 +647,20 @@ func (f *follower) conclude() error {
 	} else if len(faults) > 0 {
 		return fmt.Errorf("the archive %s does not verify: %s", f.opt.Archive, faults[0])
 	}
+	applied := r.List
+	applied.FindingsByKind = maps.Clone(r.FindingsByKind)
+	f.outstanding()
 	doc := r.document()
 	doc.CreatedWallNs = time.Now().UnixNano() / 1e6 * 1e6
 	if err := f.live.PutDocument(doc); err != nil {
 		return err
 	}
 	f.pending = 1
-	return errors.Join(f.commit(), f.live.Checkpoint())
+	told := r.List
+	r.List = applied
+	err := errors.Join(f.commit(), f.live.Checkpoint())
+	r.List = told
+	return err
 }
 
 // visitor

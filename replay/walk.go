@@ -69,7 +69,9 @@ func (c *connection) wholeAsFarAsKnown() bool {
 	if t := c.Transport; t != nil && t.Kind != sidecar.TransportClean && t.Kind != sidecar.TransportUnwitnessed {
 		return false
 	}
-	return !slices.ContainsFunc(c.Findings, func(f wire.Finding) bool { return f.Kind == capture.KindNoEnd })
+	return !slices.ContainsFunc(c.Findings, func(f wire.Finding) bool {
+		return f.Kind == capture.KindNoEnd || f.Kind == capture.KindMissingFiles
+	})
 }
 
 // over says that no more bytes of the connection will come.

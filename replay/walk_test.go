@@ -3,6 +3,7 @@ package replay
 import (
 	"encoding/binary"
 	"os"
+	"path/filepath"
 	"testing"
 
 	"wiretape/capture"
@@ -105,6 +106,58 @@ func TestBuildGoesOnBehindADamagedPreamble(t *testing.T) {
 		}
 		if r.Verdict != Findings || r.Source[0].Complete || r.Inputs[0].Clean {
 			t.Errorf("byte %d: %s", at, r.JSON())
+		}
+	}
+}
+
+// A source is not complete when a file of its connection is missing, whichever,
+// and the report names the file; of one go as of an archive that is brought up
+// to date.
+func TestMissingFileIsTold(t *testing.T) {
+	dir := t.TempDir()
+	record(t, dir, 70_000, 0, must(os.ReadFile(stream("real/complete"))))
+	set, err := capture.OpenInputs([]string{dir}, capture.InputOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole, _ := mustBuild(t, Options{}, dir)
+	if !whole.Source[0].Complete {
+		t.Fatal("the whole recording is not complete")
+	}
+	for _, f := range set.Connections[0].Files {
+		away := f.Path + ".away"
+		if err := os.Rename(f.Path, away); err != nil {
+			t.Fatal(err)
+		}
+		check := func(how string, r *Report, err error) {
+			t.Helper()
+			if err != nil {
+				t.Fatal(how, err)
+			}
+			for _, s := range r.Source {
+				if s.Complete {
+					t.Errorf("%s, without %s: source %s is called complete", how, f.Name, s.UUID)
+				}
+			}
+			if n := r.FindingsByKind[capture.KindMissingFiles]; r.Verdict != Findings || n != 1 || r.Inputs[0].Clean {
+				t.Errorf("%s, without %s: verdict %s, %d missing-files: %s", how, f.Name, r.Verdict, n, r.JSON())
+			}
+		}
+		r, _, err := build(t, Options{}, dir)
+		check("build", r, err)
+		out := filepath.Join(t.TempDir(), "out.dendro")
+		update := func() (*Report, error) {
+			return Follow(t.Context(), Options{Archive: out}, FollowOptions{Open: opener(dir), Once: true})
+		}
+		r, err = update()
+		check("update", r, err)
+		if err := os.Rename(away, f.Path); err != nil {
+			t.Fatal(err)
+		}
+		if f.Number == int64(len(set.Connections[0].Files)) {
+			if r, err := update(); err != nil || r.Verdict != Clean || !r.Source[0].Complete {
+				t.Errorf("with the last file back: %v, %s", err, r.JSON())
+			}
 		}
 	}
 }
