@@ -7,7 +7,7 @@ LDFLAGS := -s -w -X wiretape/cmd/internal/cli.Version=$(VERSION)
 export CGO_ENABLED := 0
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test lint torture bench interop viewer viewer-test fuzz install clean
+.PHONY: help build demo test lint torture bench interop viewer fuzz clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
