@@ -29,8 +29,12 @@ const (
 // The kinds of findings that a rebuild adds to those of wire, capture, segment
 // and archive.
 const (
-	KindEncoder      = "encoder-differs"
-	KindAnchor       = "clock-anchor-differs"
+	// KindEncoder: connections of one source name different encoders.
+	KindEncoder = "encoder-differs"
+	// KindAnchor: connections of one source have different clock anchors.
+	KindAnchor = "clock-anchor-differs"
+	// KindInterruption: a time between two connections of a source that neither
+	// covers.
 	KindInterruption = "interruption"
 )
 

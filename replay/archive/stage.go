@@ -99,10 +99,16 @@ type streamState struct {
 
 // The finding kinds of merge.md's rules.
 const (
-	KindRowConflict       = "row-conflict"
+	// KindRowConflict: a row that differs from the one that is kept at its time.
+	KindRowConflict = "row-conflict"
+	// KindRowBelowWatermark: a row at or below the newest sealed row of its
+	// stream that is in no segment: no reader sees it.
 	KindRowBelowWatermark = "row-below-watermark"
-	KindSegmentConflict   = "segment-conflict"
-	KindSegmentUnproved   = "segment-unproved"
+	// KindSegmentConflict: a segment that overlaps another one that holds more.
+	KindSegmentConflict = "segment-conflict"
+	// KindSegmentUnproved: a segment that can't be proved to hold the rows that
+	// it would hide.
+	KindSegmentUnproved = "segment-unproved"
 )
 
 const (
