@@ -6,7 +6,6 @@ import { $, h } from './dom.js';
 const OPERATORS = [['==', 'equal'], ['!=', 'not equal'], ['~', 'contains'], ['!~', 'contains not'], ['<', 'less'], ['<=', 'at most'], ['>', 'more'], ['>=', 'at least']];
 const JOINERS = [['and', 'both'], ['or', 'one of the two']];
 const TYPES = ['frame', 'preamble', 'junk', 'lost', 'cut', 'zeros', 'missing'];
-const NUMERIC = ['number', 'offset', 'size', 'time'];
 
 const quote = (s) => (/^[\w.:/+@-]+$/.test(s) ? s : `"${s.replace(/["\\]/g, '\\$&')}"`);
 
@@ -51,7 +50,7 @@ export class Complete {
     if (field === 'stream') return [...new Set(sources.flatMap((s) => s.streams.map((t) => t.name)))].map((n) => [quote(n), '']);
     if (field === 'finding') return Object.entries(this.app.status?.byFinding ?? {}).map(([k, n]) => [quote(k), `${n}`]);
     if (field === 'time' && this.app.unit?.time) return [[this.app.unit.time, 'of the frame that is open']];
-    return NUMERIC.includes(field) ? [] : [];
+    return [];
   }
 
   update() {

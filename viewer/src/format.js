@@ -74,9 +74,3 @@ export function parseTime(s) {
 }
 
 export const hex = (n, w = 0) => n.toString(16).padStart(w, '0');
-
-export function hexBytes(b) {
-  let s = '';
-  for (const x of b) s += hex(x, 2);
-  return s;
-}

@@ -4,7 +4,7 @@
 import { $, h } from './dom.js';
 import { VirtualList } from './list.js';
 import { Stale } from './link.js';
-import { bytes, number, time } from './format.js';
+import { number, time } from './format.js';
 import { set, settings } from './settings.js';
 
 const PAGE = 64;

@@ -235,8 +235,6 @@ export class Tree {
     this.path = [...parent.path, index];
     this.field = f;
     if (tell && f) this.app.selectField(f, 'tree');
-    $('field-actions').hidden = !f;
-    $('save-field').hidden = !f || f.bytes === undefined;
   }
 
   /** The number of the frame's own field with a name, behind the envelope; -1 for none. */
