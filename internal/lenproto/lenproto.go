@@ -27,8 +27,10 @@ const MaxPayload = 1 << 20
 // Registry knows this protocol only.
 var Registry = wire.Registry{Protocol{}}
 
+// Name implements [wire.Protocol].
 func (Protocol) Name() string { return Name }
 
+// KindName implements [wire.Protocol].
 func (Protocol) KindName(kind uint32) string {
 	if kind < 4 {
 		return "Kind" + wire.Itoa(int64(kind))
@@ -36,6 +38,7 @@ func (Protocol) KindName(kind uint32) string {
 	return ""
 }
 
+// Detect implements [wire.Protocol].
 func (Protocol) Detect(p []byte, end bool) (wire.Match, wire.Direction) {
 	n := min(len(p), 4)
 	if string(p[:n]) != "LEN1"[:n] {
@@ -47,6 +50,7 @@ func (Protocol) Detect(p []byte, end bool) (wire.Match, wire.Direction) {
 	return wire.Matched, wire.Downstream
 }
 
+// Open implements [wire.Protocol].
 func (Protocol) Open(c wire.Config) (wire.Decoder, error) {
 	d := &decoder{}
 	if c.Context != nil {

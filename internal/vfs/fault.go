@@ -92,34 +92,42 @@ func (f *Fault) file(kind, name string, op func() (File, error)) (File, error) {
 	return &faultFile{file, f, name}, nil
 }
 
+// MkdirAll implements [FS].
 func (f *Fault) MkdirAll(dir string) error {
 	return f.do("mkdir", dir, func() error { return f.FS.MkdirAll(dir) })
 }
 
+// Create implements [FS].
 func (f *Fault) Create(name string) (File, error) {
 	return f.file("create", name, func() (File, error) { return f.FS.Create(name) })
 }
 
+// Open implements [FS].
 func (f *Fault) Open(name string) (File, error) {
 	return f.file("open", name, func() (File, error) { return f.FS.Open(name) })
 }
 
+// OpenAppend implements [FS].
 func (f *Fault) OpenAppend(name string) (File, error) {
 	return f.file("append", name, func() (File, error) { return f.FS.OpenAppend(name) })
 }
 
+// Rename implements [FS].
 func (f *Fault) Rename(from, to string) error {
 	return f.do("rename", from, func() error { return f.FS.Rename(from, to) })
 }
 
+// Replace implements [FS].
 func (f *Fault) Replace(from, to string) error {
 	return f.do("replace", from, func() error { return f.FS.Replace(from, to) })
 }
 
+// Remove implements [FS].
 func (f *Fault) Remove(name string) error {
 	return f.do("remove", name, func() error { return f.FS.Remove(name) })
 }
 
+// List implements [FS].
 func (f *Fault) List(dir string) (names []string, err error) {
 	err = f.do("list", dir, func() (err error) {
 		names, err = f.FS.List(dir)
@@ -128,6 +136,7 @@ func (f *Fault) List(dir string) (names []string, err error) {
 	return names, err
 }
 
+// Stat implements [FS].
 func (f *Fault) Stat(name string) (info Info, err error) {
 	err = f.do("stat", name, func() (err error) {
 		info, err = f.FS.Stat(name)
@@ -136,10 +145,12 @@ func (f *Fault) Stat(name string) (info Info, err error) {
 	return info, err
 }
 
+// SyncDir implements [FS].
 func (f *Fault) SyncDir(dir string) error {
 	return f.do("syncdir", dir, func() error { return f.FS.SyncDir(dir) })
 }
 
+// Lock implements [FS].
 func (f *Fault) Lock(name string, note []byte) (l io.Closer, err error) {
 	err = f.do("lock", name, func() (err error) {
 		l, err = f.FS.Lock(name, note)
@@ -152,6 +163,7 @@ func (f *Fault) Lock(name string, note []byte) (l io.Closer, err error) {
 	return l, err
 }
 
+// Free implements [FS].
 func (f *Fault) Free(dir string) (n int64, err error) {
 	err = f.do("free", dir, func() (err error) {
 		n, err = f.FS.Free(dir)

@@ -222,6 +222,7 @@ func (m *Mem) change(dir string, set map[string]*node) {
 	m.pending = append(m.pending, change{dir, set})
 }
 
+// MkdirAll implements [FS].
 func (m *Mem) MkdirAll(dir string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -234,6 +235,7 @@ func (m *Mem) MkdirAll(dir string) error {
 	return nil
 }
 
+// Create implements [FS].
 func (m *Mem) Create(name string) (File, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -249,6 +251,7 @@ func (m *Mem) Create(name string) (File, error) {
 	return &memFile{m: m, node: f, name: name, write: true}, nil
 }
 
+// Open implements [FS].
 func (m *Mem) Open(name string) (File, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -259,6 +262,7 @@ func (m *Mem) Open(name string) (File, error) {
 	return &memFile{m: m, node: f, name: name}, nil
 }
 
+// OpenAppend implements [FS].
 func (m *Mem) OpenAppend(name string) (File, error) {
 	m.mu.Lock()
 	f := m.names[filepath.Clean(name)]
@@ -274,7 +278,10 @@ func (m *Mem) OpenAppend(name string) (File, error) {
 	return &memFile{m: m, node: f, name: name, write: true, append: true}, nil
 }
 
-func (m *Mem) Rename(from, to string) error  { return m.rename(from, to, true) }
+// Rename implements [FS].
+func (m *Mem) Rename(from, to string) error { return m.rename(from, to, true) }
+
+// Replace implements [FS].
 func (m *Mem) Replace(from, to string) error { return m.rename(from, to, false) }
 
 func (m *Mem) rename(from, to string, exclusive bool) error {
@@ -292,6 +299,7 @@ func (m *Mem) rename(from, to string, exclusive bool) error {
 	return nil
 }
 
+// Remove implements [FS].
 func (m *Mem) Remove(name string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -303,6 +311,7 @@ func (m *Mem) Remove(name string) error {
 	return nil
 }
 
+// List implements [FS].
 func (m *Mem) List(dir string) ([]string, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -325,6 +334,7 @@ func (m *Mem) List(dir string) ([]string, error) {
 	return out, nil
 }
 
+// Stat implements [FS].
 func (m *Mem) Stat(name string) (Info, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -339,6 +349,7 @@ func (m *Mem) Stat(name string) (Info, error) {
 	return Info{Size: int64(len(f.data)), ModTime: f.mtime, Regular: true}, nil
 }
 
+// SyncDir implements [FS].
 func (m *Mem) SyncDir(dir string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -369,6 +380,7 @@ func (m *Mem) SyncDir(dir string) error {
 	return nil
 }
 
+// Lock implements [FS].
 func (m *Mem) Lock(name string, note []byte) (io.Closer, error) {
 	n := filepath.Clean(name)
 	m.mu.Lock()
@@ -405,6 +417,7 @@ func (l memLock) Close() error {
 	return nil
 }
 
+// Free implements [FS].
 func (m *Mem) Free(dir string) (int64, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
