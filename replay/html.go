@@ -94,7 +94,7 @@ func (b *builder) picture(s *source, id int64, rs *ReportSource, streams []archi
 		return nil
 	}
 	rs.from, rs.to = from, to
-	for i, st := range streams {
+	for i, st := range streams[:min(len(streams), htmlStreams)] {
 		c := newCoverage(from, to)
 		if err := b.contents.EachSpan(id, st.Stream, c.width(), func(first, last int64, live bool) {
 			if live {
@@ -179,6 +179,7 @@ type htmlStream struct {
 type htmlSource struct {
 	Title, UUID, State, From, To string
 	Streams                      []htmlStream
+	More                         int // streams that are not drawn
 	Losses                       []string
 }
 
@@ -198,6 +199,9 @@ type htmlCount struct {
 
 // htmlFindings is how many findings of one kind the page lists.
 const htmlFindings = 100
+
+// htmlStreams is how many streams of a source the page draws.
+const htmlStreams = 1_000
 
 // HTML writes the report as one page that needs nothing else.
 func (r *Report) HTML(w io.Writer, archive string) error {
@@ -228,7 +232,8 @@ func (r *Report) HTML(w io.Writer, archive string) error {
 		if s.to != 0 || s.from != 0 {
 			h.From, h.To = outcome.UTC(s.from), outcome.UTC(s.to)
 		}
-		for _, st := range s.Streams {
+		h.More = max(0, len(s.Streams)-htmlStreams)
+		for _, st := range s.Streams[:len(s.Streams)-h.More] {
 			x := htmlStream{Name: wire.SafeText(st.Stream, 200)}
 			if st.Sealed != nil {
 				x.Sealed = outcome.Many(st.Segments, "segment")
@@ -292,6 +297,7 @@ rect.sealed{fill:var(--sealed)}rect.live{fill:var(--live)}rect.gap{fill:var(--ga
 <div class="wide"><table><thead><tr><th>stream</th><th>sealed</th><th>live</th><th class="pic">over time</th></tr></thead><tbody>
 {{range .Streams}}<tr><td>{{.Name}}</td><td>{{.Sealed}}</td><td>{{.Live}}</td><td class="pic"><svg viewBox="0 0 {{$.Bins}} 10" preserveAspectRatio="none" role="img" aria-label="coverage of {{.Name}}">{{range .Runs}}<rect class="{{.Class}}" x="{{.X}}" y="0" width="{{.W}}" height="10"><title>{{.Title}}</title></rect>{{end}}</svg></td></tr>
 {{end}}</tbody></table></div>
+{{if .More}}<p class="dim">… and {{.More}} more streams, in the JSON report</p>{{end}}
 {{if .Losses}}<ul>{{range .Losses}}<li>{{.}}</li>{{end}}</ul>{{end}}{{end}}
 {{if .Kinds}}<h2>Findings</h2>{{range .Kinds}}<h3>{{.Kind}} <span class="dim">{{.N}}</span></h3><ul>{{range .Findings}}<li><code>{{.Place}}</code> {{.Message}}{{if .Cost}}<br><span class="dim">{{.Cost}}</span>{{end}}</li>{{end}}{{if .More}}<li class="dim">… and {{.More}} more, in the JSON report</li>{{end}}</ul>{{end}}{{end}}
 {{if .Unchecked}}<h2>Not checked (no fault)</h2><ul>{{range .Unchecked}}<li>{{.N}} × {{.Name}}</li>{{end}}</ul>{{end}}

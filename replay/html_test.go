@@ -2,6 +2,8 @@ package replay
 
 import (
 	"bytes"
+	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -38,5 +40,34 @@ func TestHTML(t *testing.T) {
 		if !strings.Contains(page.String(), want) {
 			t.Errorf("no %q in the page", want)
 		}
+	}
+}
+
+// A page is for people: of very many streams it draws the first ones and says
+// how many more there are.
+func TestHTMLOfManyStreams(t *testing.T) {
+	const more = 7
+	b := manySources(1)
+	var rows []dendro.Row
+	for i := range htmlStreams + more {
+		rows = append(rows, dendro.Row{Stream: fmt.Appendf(nil, "stream-%05d", i), TS: int64(i), Row: []byte("x")})
+	}
+	r := dendro.NewRows(0, 0, dendro.State{}, rows)
+	b = dendro.AppendRows(b, &r)
+	path := filepath.Join(t.TempDir(), "many.stream")
+	write(t, path, b)
+	rep, out, err := build(t, Options{Picture: true}, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var page strings.Builder
+	if err := rep.HTML(&page, out); err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(page.String(), "<svg"); n != htmlStreams || !strings.Contains(page.String(), "… and 7 more streams") {
+		t.Errorf("%d streams are drawn of %d", n, htmlStreams+more)
+	}
+	if len(rep.Source[0].Streams) != htmlStreams+more {
+		t.Errorf("%d streams in the report", len(rep.Source[0].Streams))
 	}
 }
