@@ -563,6 +563,7 @@ func TestRelayStops(t *testing.T) {
 			if _, err := c.Write(noise(10_000)); err != nil {
 				return err
 			}
+			time.Sleep(time.Millisecond) // busy, and no faster than a loaded machine records
 		}
 	})
 	addr, r, end := relay(t, "tcp", server, record.Options{Capture: capture.Options{FS: mem}})
