@@ -338,8 +338,7 @@ func (b *builder) writeSegment(g *segItem) error {
 		f := g.s.Check.Findings[0]
 		switch b.opt.OnBadSegment {
 		case Refuse:
-			b.aside.report(g.stream, g.s, f)
-			return &ErrRefused{Finding: f}
+			return &ErrRefused{Finding: b.aside.report(g.stream, g.s, f)}
 		case Keep:
 			b.aside.report(g.stream, g.s, f)
 			g.s.Check.Proved = false

@@ -819,7 +819,7 @@ func (f *follower) segment(p *part, s *dendro.Segment, off int64) error {
 	if !g.Check.Sound() {
 		switch f.opt.OnBadSegment {
 		case Refuse:
-			return &ErrRefused{Finding: g.Check.Findings[0]}
+			return &ErrRefused{Finding: f.aside.report(stream, g, g.Check.Findings[0])}
 		case Keep:
 			if f.startAgain("a segment of stream " + quote(stream) + " has a fault and is kept") {
 				return nil

@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -105,6 +106,26 @@ func TestFailedReport(t *testing.T) {
 		r, _, err := build(t, Options{Archive: out}, stream("real/small"))
 		if err == nil || r.Verdict != Failed || r.ExitCode() != 1 || r.Error == "" {
 			t.Errorf("%s: %v, verdict %q", out, err, r.Verdict)
+		}
+	}
+}
+
+// What a rebuild was told to refuse is named with its place, in the error too.
+func TestRefusedSegmentHasItsPlace(t *testing.T) {
+	b := manySources(1)
+	at := int64(len(b))
+	b = dendro.AppendSegment(b, &dendro.Segment{Stream: []byte("s"), Rows: 1, Bytes: []byte("junk")})
+	path := filepath.Join(t.TempDir(), "bad.stream")
+	write(t, path, b)
+	_, out, one := build(t, Options{Check: segment.DepthRows, OnBadSegment: Refuse}, path)
+	_, two := Follow(t.Context(), Options{Archive: out, OnBadSegment: Refuse}, FollowOptions{Open: opener(path), Once: true})
+	for _, err := range []error{one, two} {
+		var refused *ErrRefused
+		if !errors.As(err, &refused) {
+			t.Fatal(err)
+		}
+		if f := refused.Finding; f.Connection != "bad.stream" || f.Offset != at || !strings.Contains(err.Error(), `stream "s"`) {
+			t.Errorf("%v: %+v", err, f)
 		}
 	}
 }

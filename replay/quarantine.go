@@ -109,8 +109,9 @@ func (q *quarantine) place(f wire.Finding, p archive.Place) wire.Finding {
 	return f
 }
 
-// report adds a finding about a segment, at its frame.
-func (q *quarantine) report(stream string, s archive.Segment, f wire.Finding) {
+// report adds a finding about a segment, at its frame, and gives it as it is
+// there.
+func (q *quarantine) report(stream string, s archive.Segment, f wire.Finding) wire.Finding {
 	within := f.Offset
 	f = q.place(f, s.Place)
 	if within > 0 {
@@ -118,6 +119,7 @@ func (q *quarantine) report(stream string, s archive.Segment, f wire.Finding) {
 	}
 	f.Message = "segment of stream " + quote(stream) + ": " + f.Message
 	q.found(f)
+	return f
 }
 
 func quote(s string) string { return `"` + wire.SafeText(s, 80) + `"` }
