@@ -26,6 +26,11 @@ const (
 	// to SQLite: enough that streams which alternate row by row come in runs.
 	batchRows  = 8192
 	batchBytes = 4 << 20
+	// largeBytes is from where on a value goes alone.
+	largeBytes = 1 << 20
+	// aliasBytes is from where on it is not copied: reading waits until it is
+	// written.
+	aliasBytes = 16 << 20
 	// queueBytes is how much may lie between reading and writing; one frame
 	// that is larger passes alone.
 	queueBytes = 24 << 20
@@ -75,6 +80,10 @@ type batch struct {
 	clocks  []clockItem
 	seg     *segItem
 	size    int64 // held of the budget
+	held    int64 // taken from it before it was copied
+	// done, where what the batch holds was not copied, is closed once it is
+	// written.
+	done chan struct{}
 }
 
 type groupKey struct {
@@ -175,6 +184,9 @@ func (b *builder) build() (err error) {
 	if err != nil {
 		return err
 	}
+	if c := &b.report.Counts; len(b.report.Selection) > 0 && (len(rows) == 0 || !b.opt.Select.whole() && c.Rows+c.Segments == 0) {
+		return ErrNothing
+	}
 	if made, err := b.aside.finish(); err != nil {
 		return err
 	} else if made {
@@ -217,6 +229,9 @@ func (b *builder) contribute(order []*connection, passes int) error {
 				}
 			}
 			b.room.give(x.size)
+			if x.done != nil {
+				close(x.done)
+			}
 		}
 		done <- failed
 	}()
@@ -251,19 +266,43 @@ func (b *builder) flush(seg *segItem) error {
 		x = &batch{}
 	}
 	x.seg = seg
-	x.size = int64(x.bytes) + int64(x.rows)*64
-	if seg != nil {
-		x.size += int64(len(seg.s.Bytes))
-	}
-	if !b.room.take(x.size, b.stop) {
-		return errStopped
+	// What is large was taken from the budget before it was copied.
+	if x.size = x.held; x.size == 0 {
+		x.size = int64(x.bytes) + int64(x.rows)*64
+		if !b.room.take(x.size, b.stop) {
+			return errStopped
+		}
 	}
 	select {
 	case b.queue <- x:
+	case <-b.stop:
+		return errStopped
+	}
+	if x.done == nil {
+		return nil
+	}
+	select {
+	case <-x.done:
 		return nil
 	case <-b.stop:
 		return errStopped
 	}
+}
+
+// reserve takes n bytes from the budget for what comes next, before it is
+// copied: what is gathered goes first.
+func (b *builder) reserve(n int) error {
+	if err := b.flush(nil); err != nil {
+		return err
+	}
+	if !b.room.take(int64(n), b.stop) {
+		return errStopped
+	}
+	b.batch = &batch{byKey: map[groupKey]int{}, held: int64(n)}
+	if n > aliasBytes {
+		b.batch.done = make(chan struct{})
+	}
+	return nil
 }
 
 func (b *builder) gather() *batch {
@@ -276,6 +315,9 @@ func (b *builder) gather() *batch {
 // keep copies bytes into the batch's arena, which may move: what is kept
 // before stays valid in the old one.
 func (x *batch) keep(p []byte) []byte {
+	if x.done != nil {
+		return p
+	}
 	if cap(x.arena)-len(x.arena) < len(p) {
 		x.arena = make([]byte, 0, max(len(p), batchBytes/4))
 	}
@@ -414,6 +456,11 @@ func (b *builder) index(p *part, x *dendro.Index, off int64) error {
 	if s := &b.opt.Select; !s.offset(off) || !s.before(x.TS) {
 		return nil
 	}
+	if len(x.Blob) > largeBytes {
+		if err := b.reserve(len(x.Blob)); err != nil {
+			return err
+		}
+	}
 	t := b.gather()
 	t.indexes = append(t.indexes, indexItem{p.src, b.intern(x.Stream), x.TS, t.keep(x.Blob), p.rank, p.pos})
 	p.pos++
@@ -445,6 +492,11 @@ func (b *builder) rows(p *part, r *dendro.Rows, off int64) error {
 		if part && (!sel.Span(row.TS, row.TS) || !sel.Stream(b.intern(row.Stream))) {
 			continue
 		}
+		if len(row.Row) > largeBytes {
+			if err := b.reserve(len(row.Row)); err != nil {
+				return err
+			}
+		}
 		t := b.gather()
 		k := groupKey{p.src, b.intern(row.Stream)}
 		i, ok := t.byKey[k]
@@ -470,7 +522,7 @@ func (b *builder) rows(p *part, r *dendro.Rows, off int64) error {
 }
 
 func (b *builder) flushFull() error {
-	if b.batch.rows < batchRows && b.batch.bytes < batchBytes {
+	if b.batch.rows < batchRows && b.batch.bytes < batchBytes && b.batch.held == 0 {
 		return nil
 	}
 	return b.flush(nil)
@@ -509,7 +561,10 @@ func (b *builder) segment(p *part, s *dendro.Segment, off int64) error {
 			return err
 		}
 	}
-	g := b.segItem(p, s, off)
+	g, err := b.segItem(p, s, off)
+	if err != nil {
+		return err
+	}
 	select {
 	case b.workers <- struct{}{}:
 	case <-b.stop:
@@ -534,7 +589,10 @@ func (b *builder) refusedSegment(p *part, s *dendro.Segment, f wire.Finding, off
 	if !b.mine(p) {
 		return nil
 	}
-	g := b.segItem(p, s, off)
+	g, err := b.segItem(p, s, off)
+	if err != nil {
+		return err
+	}
 	g.s.SHA = sha256.Sum256(g.s.Bytes)
 	f.Offset = 0
 	g.s.Check = segment.Result{Findings: []wire.Finding{f}}
@@ -543,17 +601,23 @@ func (b *builder) refusedSegment(p *part, s *dendro.Segment, f wire.Finding, off
 	return b.flush(g)
 }
 
-func (b *builder) segItem(p *part, s *dendro.Segment, off int64) *segItem {
-	return &segItem{p: p, stream: b.intern(s.Stream), done: make(chan struct{}), s: segmentOf(p, s, off)}
+func (b *builder) segItem(p *part, s *dendro.Segment, off int64) (*segItem, error) {
+	if err := b.reserve(len(s.Bytes) + len(s.CallerIndex)); err != nil {
+		return nil, err
+	}
+	return &segItem{p: p, stream: b.intern(s.Stream), done: make(chan struct{}), s: segmentOf(p, s, off, b.batch.done == nil)}, nil
 }
 
-// segmentOf copies a segment out of its frame; its SHA is left to who has the
-// time.
-func segmentOf(p *part, s *dendro.Segment, off int64) archive.Segment {
-	return archive.Segment{
-		Rows: s.Rows, FirstTS: s.FirstTS, LastTS: s.LastTS, Bytes: slices.Clone(s.Bytes),
-		CallerIndex: slices.Clone(s.CallerIndex), HasCallerIndex: s.HasCallerIndex,
+// segmentOf takes a segment out of its frame, as a copy or not; its SHA is left
+// to who has the time.
+func segmentOf(p *part, s *dendro.Segment, off int64, copied bool) archive.Segment {
+	g := archive.Segment{Rows: s.Rows, FirstTS: s.FirstTS, LastTS: s.LastTS, Bytes: s.Bytes,
+		CallerIndex: s.CallerIndex, HasCallerIndex: s.HasCallerIndex,
 		Place: archive.Place{Conn: p.conn.number, Offset: off}}
+	if copied {
+		g.Bytes, g.CallerIndex = slices.Clone(g.Bytes), slices.Clone(g.CallerIndex)
+	}
+	return g
 }
 
 func checkSegment(s *archive.Segment, o segment.Options) segment.Result {

@@ -797,7 +797,7 @@ func (f *follower) refusedSegment(p *part, s *dendro.Segment, x wire.Finding, of
 	if f.muted {
 		return nil
 	}
-	g := segmentOf(p, s, off)
+	g := segmentOf(p, s, off, false)
 	g.SHA = sha256.Sum256(g.Bytes)
 	x.Offset, x.At = 0, 0
 	g.Check = segment.Result{Findings: []wire.Finding{x}}
@@ -809,7 +809,7 @@ func (f *follower) segment(p *part, s *dendro.Segment, off int64) error {
 	if f.muted {
 		return nil
 	}
-	g := segmentOf(p, s, off)
+	g := segmentOf(p, s, off, false)
 	g.SHA = sha256.Sum256(g.Bytes)
 	g.Check = checkSegment(&g, f.segmentOptions())
 	id, stream := f.ids[p.src], string(s.Stream)

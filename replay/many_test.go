@@ -80,7 +80,7 @@ func TestEqualSegmentsSetAside(t *testing.T) {
 
 // A part is never told as the whole.
 func TestTextStatesTheSelection(t *testing.T) {
-	from := int64(1_800_000_000_000_000_000)
+	from := int64(1_700_001_600_000_000_000)
 	opt := Options{}
 	opt.Select.From = &from
 	r, out, err := build(t, opt, stream("real/small"))
@@ -91,7 +91,7 @@ func TestTextStatesTheSelection(t *testing.T) {
 	if err := r.Text(&text, out); err != nil {
 		t.Fatal(err)
 	}
-	if got := text.String(); strings.Contains(got, "rebuilt whole") || !strings.Contains(got, "  only      from 1800000000000000000") {
+	if got := text.String(); strings.Contains(got, "rebuilt whole") || !strings.Contains(got, "  only      from 1700001600000000000") {
 		t.Errorf("the selection is not told:\n%s", got)
 	}
 }

@@ -182,7 +182,10 @@ func TestConflictingRows(t *testing.T) {
 			t.Errorf("%d conflicts, verdict %s", r.Counts.RowsConflicting, r.Verdict)
 		}
 		lines := must(os.ReadFile(filepath.Join(path+quarantineSuffix, rowsFile)))
-		var row asideRow
+		var row struct {
+			asideRow
+			Row string `json:"row_base64"`
+		}
 		if err := json.Unmarshal(lines, &row); err != nil || row.Kind != "row-conflict" || row.Connection != "a.stream" || row.Row == "" {
 			t.Errorf("set aside: %s, %v", lines, err)
 		}

@@ -6,6 +6,7 @@ package replay
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
@@ -64,14 +65,13 @@ type asideSegment struct {
 	HasCaller  bool           `json:"has_caller_index,omitempty"`
 }
 
-// asideRow is one line of rows.jsonl.
+// asideRow is one line of rows.jsonl, but for its last member `row_base64`.
 type asideRow struct {
 	Kind       string `json:"kind"`
 	Source     string `json:"source"`
 	Stream     string `json:"stream"`
 	TS         int64  `json:"ts"`
 	WallOffset int64  `json:"wall_offset"`
-	Row        string `json:"row_base64"`
 	SHA256     string `json:"sha256"`
 	Connection string `json:"connection,omitempty"`
 	Offset     *int64 `json:"offset,omitempty"`
@@ -211,7 +211,7 @@ func (q *quarantine) Row(src int64, stream string, r archive.Row, why string) er
 	}
 	sum := sha(r.Bytes)
 	line := asideRow{Kind: why, Source: q.uuid(src), Stream: stream, TS: r.TS, WallOffset: r.WallOffset,
-		Row: base64.StdEncoding.EncodeToString(r.Bytes), SHA256: sum}
+		SHA256: sum}
 	f := wire.Finding{Kind: why, Field: "rows", Got: "sha256 " + sum}
 	what := "row of stream " + quote(stream) + " at " + wire.Itoa(r.TS)
 	switch why {
@@ -233,7 +233,15 @@ func (q *quarantine) Row(src int64, stream string, r archive.Row, why string) er
 	if err != nil {
 		return err
 	}
-	_, err = q.buf.Write(append(text, '\n'))
+	// The row goes straight to the file: it may be as large as a frame.
+	if _, err := q.buf.Write(append(bytes.TrimSuffix(text, []byte("}")), `,"row_base64":"`...)); err != nil {
+		return fmt.Errorf("setting a row aside: %w", err)
+	}
+	e := base64.NewEncoder(base64.StdEncoding, q.buf)
+	_, err = e.Write(r.Bytes)
+	if err = errors.Join(err, e.Close()); err == nil {
+		_, err = q.buf.WriteString("\"}\n")
+	}
 	if err != nil {
 		return fmt.Errorf("setting a row aside: %w", err)
 	}

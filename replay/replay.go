@@ -70,6 +70,9 @@ type Progress struct {
 	Frames int64
 }
 
+// ErrNothing: the selection matches nothing in the input.
+var ErrNothing = errors.New("the selection matches nothing in the input")
+
 // ErrExists: the archive's name is taken.
 var ErrExists = errors.New("is there already")
 

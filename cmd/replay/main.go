@@ -4,6 +4,7 @@ package main
 
 import (
 	"os"
+	"runtime/debug"
 
 	"wiretape/cmd/internal/cli"
 )
@@ -30,4 +31,13 @@ rebuilt, and says what is missing. Inputs are never changed.`,
 	}
 }
 
-func main() { os.Exit(program().Main()) }
+// memoryLimit is from where on garbage is collected eagerly: what is live stays
+// below it but for the largest frames. GOMEMLIMIT overrides it.
+const memoryLimit = 96 << 20
+
+func main() {
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(memoryLimit)
+	}
+	os.Exit(program().Main())
+}

@@ -100,6 +100,9 @@ replay play capture/ --listen http://127.0.0.1:4241/metrics/stream`,
 			} else {
 				target, err = play.Listen(ctx, listen)
 			}
+			if errors.Is(err, play.ErrEndpoint) {
+				return cli.Usagef("%v", err)
+			}
 			if err != nil {
 				return err
 			}

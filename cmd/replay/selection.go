@@ -52,15 +52,11 @@ type timeFlag struct {
 }
 
 // timeForms are the ways in which a time is written, beside nanoseconds.
-var timeForms = []string{time.RFC3339Nano, "2006-01-02T15:04:05", "2006-01-02 15:04:05", "2006-01-02"}
+var timeForms = []string{time.RFC3339Nano, "2006-01-02T15:04:05", "2006-01-02 15:04:05", "2006-01-02", "2006-01", "2006"}
 
 // Set parses a time; one without a zone is UTC.
 func (f *timeFlag) Set(v string) error {
 	f.text = v
-	if n, err := strconv.ParseInt(v, 10, 64); err == nil {
-		f.at = &n
-		return nil
-	}
 	for _, form := range timeForms {
 		if t, err := time.Parse(form, v); err == nil {
 			if t.Year() < 1678 || t.Year() > 2261 {
@@ -70,6 +66,10 @@ func (f *timeFlag) Set(v string) error {
 			f.at = &n
 			return nil
 		}
+	}
+	if n, err := strconv.ParseInt(v, 10, 64); err == nil {
+		f.at = &n
+		return nil
 	}
 	return fmt.Errorf("%q is no time; write it as 2026-11-29T18:00:00Z or in nanoseconds since 1970", v)
 }

@@ -31,6 +31,9 @@ const (
 	lingerTimeout = 5 * time.Second
 )
 
+// ErrEndpoint: what was given is no endpoint.
+var ErrEndpoint = errors.New("no endpoint")
+
 // Dial sends to tcp://host:port, unix://path, or - for out.
 func Dial(endpoint string, out io.Writer) (Target, error) {
 	if endpoint == "-" {
@@ -65,13 +68,13 @@ func socket(endpoint string) (network, address string, err error) {
 	switch {
 	case ok && scheme == "tcp":
 		if _, _, err := net.SplitHostPort(rest); err != nil {
-			return "", "", fmt.Errorf("%s: tcp:// takes host:port", endpoint)
+			return "", "", fmt.Errorf("%w: %s: tcp:// takes host:port", ErrEndpoint, endpoint)
 		}
 		return "tcp", rest, nil
 	case ok && scheme == "unix" && rest != "":
 		return "unix", rest, nil
 	}
-	return "", "", fmt.Errorf("%s: an endpoint is tcp://host:port or unix://path", endpoint)
+	return "", "", fmt.Errorf("%w: %s: write tcp://host:port or unix://path", ErrEndpoint, endpoint)
 }
 
 type writerTarget struct{ w io.Writer }
@@ -165,7 +168,7 @@ type httpTarget struct {
 func listenHTTP(ctx context.Context, endpoint string) (Target, error) {
 	u, err := url.Parse(endpoint)
 	if err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" {
-		return nil, errors.New("an HTTP endpoint to listen on is http://host:port/path")
+		return nil, fmt.Errorf("%w: write http://host:port/path", ErrEndpoint)
 	}
 	host := u.Host
 	if u.Port() == "" {
