@@ -62,6 +62,12 @@ class App {
     this.link.on('hits', (m) => this.hits(m));
     this.link.on('failed', (m) => this.broke(m));
     this.link.on('cancelled', (m) => this.cancelled(m));
+    // An answer of what is no longer shown is no failure, wherever it was
+    // waited for.
+    addEventListener('unhandledrejection', (e) => {
+      if (e.reason instanceof Stale) e.preventDefault();
+      else this.failed(e.reason);
+    });
     this.wire();
     this.theme();
     this.layout();
