@@ -142,6 +142,7 @@ class App {
 
   closeAll() {
     this.info = this.unit = this.status = null;
+    delete document.body.dataset.unit;
     document.body.classList.add('blank');
     $('read-as').hidden = true;
     $('connection').hidden = true;
@@ -163,6 +164,7 @@ class App {
       return;
     }
     this.unit = this.status = this.bins = null;
+    delete document.body.dataset.unit;
     if (!info.protocol) {
       this.nothing(`${info.name}: ${info.what}.`);
       $('connection').hidden = (this.connections?.length ?? 0) < 2;
@@ -401,7 +403,7 @@ class App {
     $('tab-segment').hidden = u.name !== 'Segment';
     if (u.name !== 'Segment' && this.detailTab === 'tab-segment') this.tab('detail-tabs', 'tab-tree');
     await this.tree.open(u);
-    if (this.frames.selectedRow !== row) return;
+    if (this.unit !== u) return; // another row, or another file, meanwhile
     document.body.dataset.unit = row;
     this.showTab();
     if (then) await then();
