@@ -531,7 +531,7 @@ func FuzzBuild(f *testing.F) {
 		paths := save(t, append(head, a...), append(bytes.Clone(head), b...))
 		set, err := capture.OpenInputs(paths, capture.InputOptions{Protocol: melin.Name})
 		if err != nil {
-			t.Skip()
+			return // no melin input: nothing to build
 		}
 		if _, err := Build(set, filepath.Join(t.TempDir(), "out"), Options{}); err != nil {
 			t.Fatal(err)
