@@ -113,6 +113,8 @@ type followState struct {
 	Findings  []storedFinding  `json:"findings"`
 	Unchecked map[string]int64 `json:"unchecked"`
 	AsideRows int64            `json:"aside_rows_bytes"`
+	// Foreign: something in the archive is from elsewhere, for ever.
+	Foreign bool `json:"foreign,omitempty"`
 }
 
 // storedFinding is a finding whose JSON can be read back.
@@ -224,7 +226,11 @@ func (f *follower) openArchive() error {
 	f.opt.Schema = live.Schema()
 	f.foreign = before == nil && !live.Empty()
 	if before == nil {
-		return f.live.Commit(nil, nil)
+		body, err := json.Marshal(followState{Foreign: f.foreign})
+		if err != nil {
+			return err
+		}
+		return f.live.Commit(nil, map[string][]byte{stateName: body})
 	}
 	body, err := live.State(stateName)
 	if err != nil || body == nil {
@@ -234,6 +240,7 @@ func (f *follower) openArchive() error {
 	if err := json.Unmarshal(body, &st); err != nil {
 		return fmt.Errorf("the progress in the archive: %w", err)
 	}
+	f.foreign = st.Foreign
 	r := f.report
 	r.Counts, r.FindingsOmitted, r.Unchecked = st.Counts, st.Omitted, st.Unchecked
 	if st.ByKind != nil {
@@ -478,7 +485,7 @@ func (f *follower) commit() error {
 		return err
 	}
 	r := f.report
-	st := followState{Counts: f.total(), ByKind: r.FindingsByKind, Omitted: r.FindingsOmitted, Unchecked: r.Unchecked, AsideRows: size}
+	st := followState{Counts: f.total(), ByKind: r.FindingsByKind, Omitted: r.FindingsOmitted, Unchecked: r.Unchecked, AsideRows: size, Foreign: f.foreign}
 	for _, x := range r.Findings {
 		st.Findings = append(st.Findings, storedFinding(x))
 	}
@@ -761,6 +768,11 @@ func (f *follower) rows(p *part, r *dendro.Rows, off int64) error {
 func (f *follower) startAgain(why string) bool {
 	if f.foreign {
 		return false
+	}
+	for id := range f.before {
+		if f.conns[id] == nil {
+			return false // an earlier run's input is not among these
+		}
 	}
 	for _, k := range f.order {
 		if runs := k.Runs(); len(runs) == 0 || runs[0].Start > 0 && k.walker != nil && k.at > runs[0].Start && !k.startedLate(runs) {

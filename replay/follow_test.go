@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -251,5 +252,34 @@ func TestFollowTellsWhatItNeverRead(t *testing.T) {
 	}
 	if r.Verdict != Findings || len(r.Findings) != 1 || !strings.Contains(r.Findings[0].Message, "JPEG") {
 		t.Errorf("verdict %s, %+v", r.Verdict, r.Findings)
+	}
+}
+
+// What is in an archive and not among the inputs stays, also where an input
+// would have the archive made anew: of another tool, or of an earlier run.
+func TestUpdateKeepsWhatItWasNotGiven(t *testing.T) {
+	odd := stream("crafted/overlapping-segment")
+	has := func(out, uuid string) bool {
+		return slices.ContainsFunc(dump(t, out).Sources, func(s dumpedSource) bool { return s.UUID == uuid && len(s.WAL)+len(s.Segments) > 0 })
+	}
+	first := golden(t, "dump/real/live").Sources[0].UUID
+	for _, made := range []string{"in one go", "by an earlier run"} {
+		out := filepath.Join(t.TempDir(), "out.dendro")
+		steps := []string{stream("real/live"), stream("reconnect/c2"), odd}
+		if made == "in one go" {
+			mustBuild(t, Options{Archive: out}, steps[0])
+			steps = steps[1:]
+		}
+		for _, in := range steps {
+			if _, err := Follow(context.Background(), Options{Archive: out}, FollowOptions{Open: opener(in), Once: true}); err != nil {
+				t.Fatal(err)
+			}
+			if !has(out, first) {
+				t.Fatalf("made %s: after %s the first source is gone", made, in)
+			}
+		}
+		if !has(out, "3f2b1c4d-0000-4000-8000-000000000001") {
+			t.Errorf("made %s: the last input is not there", made)
+		}
 	}
 }
