@@ -101,6 +101,7 @@ type follower struct {
 type followed struct {
 	*connection
 	begun bool
+	from  int64 // where its first file began when it was first read
 	done  bool
 	hole  time.Time // since when its next bytes are missing
 }
@@ -392,6 +393,9 @@ func (f *follower) start(k *followed, run *capture.Run) {
 		k.walker = &walker{c: k.connection, g: f.reg, v: f, ordinals: map[uint32]*part{}}
 		k.clean = true // until a hole or its end says otherwise
 	}
+	if !k.begun {
+		k.from = run.Start
+	}
 	k.begun, k.at, k.dec = true, run.Start, nil
 }
 
@@ -559,6 +563,9 @@ func (f *follower) rebuild() error {
 	}
 	for _, c := range b.conns {
 		k := &followed{connection: c, begun: c.dec != nil}
+		if runs := c.Runs(); len(runs) > 0 {
+			k.from = runs[0].Start
+		}
 		if k.walker != nil {
 			k.walker.v, k.walker.growing = f, true
 		}
@@ -775,16 +782,19 @@ func (f *follower) startAgain(why string) bool {
 		}
 	}
 	for _, k := range f.order {
-		if runs := k.Runs(); len(runs) == 0 || runs[0].Start > 0 && k.walker != nil && k.at > runs[0].Start && !k.startedLate(runs) {
+		runs := k.Runs()
+		if len(runs) == 0 {
+			return false
+		}
+		// What was applied of it must still be here from its first byte on.
+		_, earlier := f.before[k.ID]
+		if start := runs[0].Start; start > 0 && (earlier || k.begun && start > k.from) {
 			return false
 		}
 	}
 	f.again = why
 	return true
 }
-
-// startedLate says that the connection never had an earlier file here.
-func (k *followed) startedLate(runs []*capture.Run) bool { return runs[0].Context != nil }
 
 func (f *follower) skipped(p *part, r *dendro.Rows, off int64) error {
 	if !f.muted {

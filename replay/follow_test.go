@@ -283,3 +283,31 @@ func TestUpdateKeepsWhatItWasNotGiven(t *testing.T) {
 		}
 	}
 }
+
+// What was pruned from a capture after it was applied stays in the archive.
+func TestUpdateKeepsWhatWasPruned(t *testing.T) {
+	dir := t.TempDir()
+	rec, out := filepath.Join(dir, "rec"), filepath.Join(dir, "out.dendro")
+	record(t, rec, 9000, 0, must(os.ReadFile(stream("real/small"))))
+	update := func(paths ...string) {
+		if _, err := Follow(context.Background(), Options{Archive: out}, FollowOptions{Open: opener(paths...), Once: true}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	update(rec)
+	want := golden(t, "dump/real/small").Sources[0]
+	for _, f := range must(filepath.Glob(filepath.Join(rec, "*.00000001.*"))) {
+		if err := os.Remove(f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	update(rec, stream("crafted/overlapping-segment"))
+	got := dump(t, out).Sources
+	i := slices.IndexFunc(got, func(s dumpedSource) bool { return s.UUID == want.UUID })
+	if i < 0 || len(got) != 2 {
+		t.Fatalf("%d sources", len(got))
+	}
+	if diff := cmp.Diff(want, got[i]); diff != "" {
+		t.Errorf("the pruned capture's source (-crate +ours):\n%s", diff)
+	}
+}
