@@ -148,6 +148,19 @@ func indexOpen() int32 {
 	})
 }
 
+// indexAxes says before the first pass what the page knows of the axes.
+//
+//go:wasmexport index_axes
+func indexAxes() int32 {
+	return guard(func() int32 {
+		if err := ix.AxesPacked(in); err != nil {
+			return fail(err.Error())
+		}
+		out = out[:0]
+		return 0
+	})
+}
+
 // keep gives a pass its number.
 func keep(p *index.Pass) int32 {
 	if err := p.Err(); err != nil {

@@ -1,6 +1,10 @@
 package index
 
-import "math"
+import (
+	"math"
+
+	"wiretape/wire"
+)
 
 const (
 	// Bins is how many columns the timeline has.
@@ -10,23 +14,49 @@ const (
 	maxKinds = 64
 )
 
-// series is one axis of the timeline: rows by kind, and findings.
+// series is one axis of the timeline: rows by kind, findings, and the gaps
+// among them.
 type series struct {
-	kinds    [maxKinds]*[Bins]uint32
-	findings [Bins]uint32
+	kinds          [maxKinds]*[Bins]uint32
+	findings, gaps [Bins]uint32
 }
 
-func (s *series) add(bin, slot, findings int) {
-	if s.kinds[slot] == nil {
-		s.kinds[slot] = new([Bins]uint32)
+// marks is what is to see at one row beside its kind.
+type marks struct{ findings, gaps uint32 }
+
+// noSlot is a row that lies at a place of another one: its marks are shown there.
+const noSlot = -1
+
+func (s *series) add(bin, slot int, m marks) {
+	if slot != noSlot {
+		if s.kinds[slot] == nil {
+			s.kinds[slot] = new([Bins]uint32)
+		}
+		s.kinds[slot][bin]++
 	}
-	s.kinds[slot][bin]++
-	s.findings[bin] += uint32(findings)
+	s.findings[bin] += m.findings
+	s.gaps[bin] += m.gaps
 }
 
-// bins lay the rows over the connection's bytes, whose range is known, and over
-// the data's own time, whose range grows: there a bin's width doubles and
-// neighbours merge until all times fit.
+// gapKinds are the findings that tell of something that is not there.
+var gapKinds = [...]string{"gap", "sequence-gap", KindMissing, wire.KindZeroTail}
+
+func marksOf(list []wire.Finding) (m marks) {
+	for i := range list {
+		m.findings++
+		for _, k := range gapKinds {
+			if list[i].Kind == k {
+				m.gaps++
+			}
+		}
+	}
+	return m
+}
+
+// bins lay the rows over the connection's bytes, whose range is known, over the
+// data's own time, whose range grows: there a bin's width doubles and
+// neighbours merge until all times fit; and over the time of arrival, of which
+// the page says which bytes came in which bin.
 type bins struct {
 	bytes series
 	start int64
@@ -36,6 +66,45 @@ type bins struct {
 	hasTime bool
 	from    int64 // of the first bin
 	step    uint64
+	// last is the time of the row before; marks of rows without a time are
+	// shown there, early those before any.
+	last  int64
+	early marks
+
+	arrival    series
+	hasArrival bool
+	steps      []Step
+	bin        int // of the steps so far
+
+	places []Place
+	placed int // how many of them were reached
+	timed  int // how many of them have a time
+}
+
+// Step says that the bytes from an offset on came in a bin of the arrival axis,
+// -1 where it isn't known when.
+type Step struct {
+	Offset int64
+	Bin    int
+}
+
+// Place is an offset whose place in the data's time is wanted: that of the
+// first row at it or behind it that has one.
+type Place struct {
+	Offset  int64
+	Time    int64
+	HasTime bool
+}
+
+// Axes says what the page knows of the connection's axes before the first pass:
+// both lists are in rising order of their offsets.
+func (ix *Index) Axes(places []int64, steps []Step) {
+	b := &ix.Bins
+	b.steps, b.bin = steps, -1
+	b.places = make([]Place, len(places))
+	for i, p := range places {
+		b.places[i].Offset = p
+	}
 }
 
 func (b *bins) init(start, end int64) {
@@ -43,25 +112,61 @@ func (b *bins) init(start, end int64) {
 	b.width = max(1, (end-start+Bins-1)/Bins)
 }
 
-func (b *bins) add(off int64, slot, findings int) {
-	b.bytes.add(int(min((off-b.start)/b.width, Bins-1)), slot, findings)
+// add takes a row; those of one connection come in rising order of offset.
+func (b *bins) add(off int64, slot int, m marks) {
+	b.bytes.add(int(min((off-b.start)/b.width, Bins-1)), slot, m)
+	for len(b.steps) > 0 && b.steps[0].Offset <= off {
+		b.bin, b.steps = b.steps[0].Bin, b.steps[1:]
+		b.hasArrival = true
+	}
+	if b.hasArrival && b.bin >= 0 {
+		b.arrival.add(b.bin, slot, m)
+	}
+	for b.placed < len(b.places) && b.places[b.placed].Offset <= off {
+		b.placed++
+	}
 }
 
 // firstStep is the width of a time bin at the start: a millisecond.
 const firstStep = 1_000_000
 
-func (b *bins) addTime(t int64, slot, findings int) {
-	// Times at the ends of the range are marks of "none" rather than times.
-	if t == math.MaxInt64 || t == math.MinInt64 {
+// isTime says that it is one: those at the ends of the range are marks of
+// "none" rather than times.
+func isTime(t int64) bool { return t != math.MaxInt64 && t != math.MinInt64 }
+
+// addTimeless takes the marks of a row that has no time.
+func (b *bins) addTimeless(m marks) {
+	if m == (marks{}) {
 		return
 	}
+	if b.hasTime {
+		b.put(b.last, noSlot, m)
+		return
+	}
+	b.early.findings += m.findings
+	b.early.gaps += m.gaps
+}
+
+func (b *bins) addTime(t int64, slot int, m marks) {
 	if !b.hasTime {
 		b.hasTime, b.step, b.from = true, firstStep, t
+		m.findings += b.early.findings
+		m.gaps += b.early.gaps
 	}
+	b.last = t
+	for ; b.timed < b.placed; b.timed++ {
+		p := &b.places[b.timed]
+		p.Time, p.HasTime = t, true
+	}
+	b.put(t, slot, m)
+}
+
+// put makes room for a time and takes it.
+func (b *bins) put(t int64, slot int, m marks) {
 	for {
 		d := uint64(t) - uint64(b.from)
 		if t >= b.from && d/b.step < Bins {
-			b.time.add(int(d/b.step), slot, findings)
+			b.time.add(int(d/b.step), slot, m)
 			return
 		}
 		b.widen(t < b.from)
@@ -96,6 +201,7 @@ func (b *bins) widen(left bool) {
 		}
 	}
 	merge(&b.time.findings)
+	merge(&b.time.gaps)
 }
 
 // widest × Bins is the range of an int64.
@@ -121,5 +227,6 @@ func (b *bins) rebase() {
 		}
 	}
 	move(&b.time.findings)
+	move(&b.time.gaps)
 	b.from, b.step = from, widest
 }

@@ -53,3 +53,44 @@ func Numbers(b []byte) ([]int64, error) {
 	}
 	return list, nil
 }
+
+const (
+	// MaxPlaces is how many places may be asked about, maxSteps how many steps
+	// the arrival axis may have.
+	MaxPlaces = 1 << 14
+	maxSteps  = 1 << 17
+)
+
+// AxesPacked reads what Axes needs from its packed form: the number of places
+// and per place its offset, the number of steps and per step its offset and its
+// bin plus one, 0 for none.
+func (ix *Index) AxesPacked(b []byte) error {
+	r := packed.NewReader(b)
+	places := make([]int64, r.Count(MaxPlaces))
+	at := int64(0)
+	rising := func() int64 {
+		off := r.Int()
+		if off < at || off > maxOffset {
+			at = maxOffset + 1
+		}
+		at = max(at, off)
+		return off
+	}
+	for i := range places {
+		places[i] = rising()
+	}
+	ok := at <= maxOffset
+	at = 0
+	steps := make([]Step, r.Count(maxSteps))
+	for i := range steps {
+		off := rising()
+		bin := r.Uint()
+		ok = ok && bin <= Bins
+		steps[i] = Step{Offset: off, Bin: int(bin) - 1}
+	}
+	if r.Err() != nil || r.Rest() > 0 || !ok || at > maxOffset {
+		return packed.ErrMalformed
+	}
+	ix.Axes(places, steps)
+	return nil
+}

@@ -182,14 +182,22 @@ func (ix *Index) add(r *Row, brief func(wire.Unit) wire.Info) {
 	k := &ix.kinds[slot]
 	k.rows++
 	k.bytes += r.Size
-	ix.Bins.add(r.Offset, slot, len(r.Findings))
+	var m marks
+	if len(r.Findings) > 0 {
+		m = marksOf(r.Findings)
+	}
+	ix.Bins.add(r.Offset, slot, m)
+	timed := false
 	var src *source
 	if r.What == Frame {
 		info := brief(r.Unit)
 		src = ix.observeSource(r, &info, slot)
-		if info.HasTime {
-			ix.Bins.addTime(info.Time, slot, len(r.Findings))
+		if timed = info.HasTime && isTime(info.Time); timed {
+			ix.Bins.addTime(info.Time, slot, m)
 		}
+	}
+	if !timed {
+		ix.Bins.addTimeless(m)
 	}
 	for i := range r.Findings {
 		ix.addFinding(r.Number, &r.Findings[i], src)

@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -426,8 +427,8 @@ func TestBins(t *testing.T) {
 		b.init(0, 100)
 		n := uint32(0)
 		for _, v := range times {
-			b.addTime(v, 0, 1)
-			if v != math.MaxInt64 && v != math.MinInt64 {
+			if isTime(v) {
+				b.addTime(v, 0, marks{findings: 1})
 				n++
 			}
 		}
@@ -447,6 +448,118 @@ func TestBins(t *testing.T) {
 			if v < b.from || i >= Bins || b.time.kinds[0][i] == 0 {
 				t.Errorf("%v: %d is in no bin from %d by %d", times, v, b.from, b.step)
 			}
+		}
+	}
+}
+
+// axes is what the page reads of the timeline.
+type axes struct {
+	Bytes, Time, Arrival struct {
+		From, Step     string
+		Kinds          [][]uint32
+		Findings, Gaps []uint32
+		Places         []*string
+	}
+}
+
+func (x *Index) axes(t *testing.T) (a axes) {
+	t.Helper()
+	if err := json.Unmarshal(x.AppendBins(nil), &a); err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// TestAxes: every row is on each axis where it is, and so are its marks.
+func TestAxes(t *testing.T) {
+	b := fixture(t, "crafted/gap.stream")
+	plain := indexed(t, b)
+	list := rows(t, plain, b, all(plain)...)
+	var steps []Step
+	for i, r := range list {
+		// The first row came at a time that isn't known, then two in each bin.
+		steps = append(steps, Step{r.Offset, (i-1+2)/2 - 1})
+	}
+	steps[0].Bin = -1
+	places := []int64{0, list[len(list)-1].Offset, int64(len(b))}
+	ix := New(dendro.Protocol{}, wire.Downstream, []Run{{End: int64(len(b))}})
+	ix.Axes(places, steps)
+	drive(ix.First(), b)
+	a := ix.axes(t)
+	want := make([]uint32, Bins)
+	gaps := make([]uint32, Bins)
+	for i, r := range list {
+		if i == 0 {
+			continue
+		}
+		want[steps[i].Bin]++
+		for _, f := range plain.findings {
+			if f.number == r.Row && f.Kind == dendro.KindGap {
+				gaps[steps[i].Bin]++
+			}
+		}
+	}
+	got := make([]uint32, Bins)
+	for _, k := range a.Arrival.Kinds {
+		for i, n := range k {
+			got[i] += n
+		}
+	}
+	sum := func(c []uint32) (n uint32) {
+		for _, v := range c {
+			n += v
+		}
+		return n
+	}
+	if !slices.Equal(got, want) || !slices.Equal(a.Arrival.Gaps, gaps) || sum(gaps) == 0 {
+		t.Errorf("arrival %v, want %v; gaps %v, want %v", got, want, a.Arrival.Gaps, gaps)
+	}
+	for name, s := range map[string][]uint32{"bytes": a.Bytes.Gaps, "time": a.Time.Gaps} {
+		if sum(s) != sum(gaps) {
+			t.Errorf("%s: %d gaps, want %d", name, sum(s), sum(gaps))
+		}
+	}
+	if n := uint32(plain.nFindings); sum(a.Bytes.Findings) != n || sum(a.Time.Findings) != n {
+		t.Errorf("%d and %d findings, want %d", sum(a.Bytes.Findings), sum(a.Time.Findings), n)
+	}
+	var first string
+	for _, r := range list {
+		if first == "" {
+			first = r.Time
+		}
+	}
+	p := a.Time.Places
+	if len(p) != 3 || p[0] == nil || *p[0] != first || p[2] != nil {
+		t.Errorf("places %v, want the first at %s and the last nowhere", p, first)
+	}
+}
+
+func TestAxesPacked(t *testing.T) {
+	config := func(places []int64, steps ...[2]int64) []byte {
+		b := packed.AppendUint(nil, uint64(len(places)))
+		for _, p := range places {
+			b = packed.AppendInt(b, p)
+		}
+		b = packed.AppendUint(b, uint64(len(steps)))
+		for _, s := range steps {
+			b = packed.AppendUint(packed.AppendInt(b, s[0]), uint64(s[1]))
+		}
+		return b
+	}
+	ix := New(dendro.Protocol{}, wire.Downstream, []Run{{End: 100}})
+	good := config([]int64{0, 50}, [2]int64{0, 1}, [2]int64{30, 0}, [2]int64{40, Bins})
+	if err := ix.AxesPacked(good); err != nil || ix.Bins.steps[1] != (Step{30, -1}) || ix.Bins.steps[2].Bin != Bins-1 {
+		t.Fatal(err, ix.Bins.steps)
+	}
+	for i := range good {
+		if err := ix.AxesPacked(good[:i]); !errors.Is(err, packed.ErrMalformed) {
+			t.Errorf("cut at %d: %v", i, err)
+		}
+	}
+	for _, bad := range [][]byte{config([]int64{5, 4}), config([]int64{-1}), config([]int64{1 << 53}), config(nil, [2]int64{0, Bins + 1}),
+		config(nil, [2]int64{9, 1}, [2]int64{8, 1}), append(config(nil), 0)} {
+		if err := ix.AxesPacked(bad); err == nil {
+			t.Errorf("%v was taken", bad)
 		}
 	}
 }

@@ -111,7 +111,8 @@ func (ix *Index) AppendFindings(dst []byte, from, n int) []byte {
 }
 
 // AppendBins appends the timeline: per axis where it starts, how wide a bin is,
-// the counts of each kind in the order of the status, and of findings.
+// the counts of each kind in the order of the status, of findings and of gaps;
+// and of the places that the page asked about, their data's times.
 func (ix *Index) AppendBins(dst []byte) []byte {
 	b := &ix.Bins
 	dst = append(dst, `{"bytes":{"from":`...)
@@ -124,6 +125,23 @@ func (ix *Index) AppendBins(dst []byte) []byte {
 		dst = appendQuoted(dst, wire.Itoa(b.from))
 		dst = appendQuoted(appendName(dst, "step"), wire.Utoa(b.step))
 		dst = b.time.append(dst)
+		dst = append(dst, `,"places":[`...)
+		for i := range b.places {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			if p := &b.places[i]; p.HasTime {
+				dst = appendQuoted(dst, wire.Itoa(p.Time))
+			} else {
+				dst = append(dst, "null"...)
+			}
+		}
+		dst = append(dst, "]}"...)
+	}
+	if b.hasArrival {
+		dst = append(dst, `,"arrival":{"bins":`...)
+		dst = strconv.AppendInt(dst, Bins, 10)
+		dst = b.arrival.append(dst)
 		dst = append(dst, '}')
 	}
 	return append(dst, '}')
@@ -142,7 +160,9 @@ func (s *series) append(dst []byte) []byte {
 		dst = appendBinCounts(dst, k)
 	}
 	dst = append(dst, `],"findings":`...)
-	return appendBinCounts(dst, &s.findings)
+	dst = appendBinCounts(dst, &s.findings)
+	dst = append(dst, `,"gaps":`...)
+	return appendBinCounts(dst, &s.gaps)
 }
 
 func appendBinCounts(dst []byte, c *[Bins]uint32) []byte {
