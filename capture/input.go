@@ -163,6 +163,9 @@ type File struct {
 // End is the offset behind the file's last byte.
 func (f *File) End() int64 { return f.Start + f.Length }
 
+// Modified is when the file was written last, as its file system says.
+func (f *File) Modified() time.Time { return f.modified }
+
 // Open gives the file's bytes, decompressed.
 func (f *File) Open() (io.ReadCloser, error) { return f.openAt(0) }
 
@@ -464,7 +467,7 @@ func (in *inputs) raw(f *File) error {
 	if err != nil {
 		return fmt.Errorf("opening the input: %w", err)
 	}
-	f.size, f.Length = st.Size, st.Size
+	f.size, f.Length, f.modified = st.Size, st.Size, st.ModTime
 	if st.Size == 0 && st.Regular {
 		return &NotCaptureError{f.Path, "an empty file"}
 	}

@@ -37,12 +37,10 @@ const (
 )
 
 type builder struct {
-	opt     Options
-	report  *Report
-	sources *registry
-	conns   []*connection
-	// open: connections that are still being recorded are no cut ones.
-	open     bool
+	opt      Options
+	report   *Report
+	sources  *registry
+	conns    []*connection
 	stage    *archive.Stage
 	contents contents
 	aside    *quarantine
@@ -143,7 +141,7 @@ func (b *builder) build() (err error) {
 		o := b.segmentOptions()
 		o.Depth = max(o.Depth, segment.DepthRows)
 		for _, c := range b.conns {
-			if err := walk(c, b.sources, surveyor{o}, b.open, b.progress); err != nil {
+			if err := walk(c, b.sources, surveyor{o}, b.progress); err != nil {
 				return err
 			}
 		}
@@ -238,7 +236,7 @@ func (b *builder) contribute(order []*connection, passes int) error {
 	var err error
 	for b.pass = 0; b.pass < passes && err == nil; b.pass++ {
 		for _, c := range order {
-			if err = walk(c, b.sources, b, b.open, b.progress); err != nil {
+			if err = walk(c, b.sources, b, b.progress); err != nil {
 				break
 			}
 		}

@@ -82,7 +82,11 @@ type follower struct {
 	// can't be made anew from the captures.
 	foreign bool
 	before  map[string]int64 // how far an earlier run applied each connection
-	muted   bool             // what is read now was applied by an earlier run
+	// raws are the raw streams that were applied, by id; ending: nothing of
+	// them is waited for any more.
+	raws    map[string]rawPrefix
+	ending  bool
+	muted   bool // what is read now was applied by an earlier run
 	aside   *quarantine
 	changed map[*source]bool
 	counts  map[string]int64 // of index entries, by connection and content
@@ -104,6 +108,35 @@ type followed struct {
 	from  int64 // where its first file began when it was first read
 	done  bool
 	hole  time.Time // since when its next bytes are missing
+	// raw is nil for what a recorder wrote; gone: other bytes are under its
+	// name now.
+	raw  *rawStream
+	gone bool
+}
+
+// progress is how far it was applied. Of a raw stream what was cut at its end
+// was not: it may go on.
+func (k *followed) progress() int64 {
+	if k.raw != nil {
+		return k.framed
+	}
+	return k.at
+}
+
+// over says that no more bytes of it will come: a raw stream may grow for as
+// long as it is followed.
+func (f *follower) over(c *connection) bool {
+	return c.over() && (!c.Raw || f.fo.Once || f.ending)
+}
+
+// follows takes up a connection.
+func (f *follower) follows(c *connection) *followed {
+	k := &followed{connection: c}
+	if c.Raw {
+		k.raw = &rawStream{path: c.Files[0].Path, length: c.Files[0].Length, modified: c.Files[0].Modified()}
+	}
+	f.conns[c.ID], f.order = k, append(f.order, k)
+	return k
 }
 
 // followState is what is committed beside the data.
@@ -116,6 +149,8 @@ type followState struct {
 	AsideRows int64            `json:"aside_rows_bytes"`
 	// Foreign: something in the archive is from elsewhere, for ever.
 	Foreign bool `json:"foreign,omitempty"`
+	// Raws are the raw streams that were applied; earlier versions have none.
+	Raws map[string]rawPrefix `json:"raw_streams,omitempty"`
 }
 
 // storedFinding is a finding whose JSON can be read back.
@@ -133,7 +168,8 @@ func Follow(ctx context.Context, opt Options, fo FollowOptions) (*Report, error)
 		fo.HolePatience = holePatience
 	}
 	f := &follower{opt: opt, fo: fo, report: newReport(), conns: map[string]*followed{}, reg: newRegistry(opt.Separate),
-		ids: map[*source]int64{}, changed: map[*source]bool{}, counts: map[string]int64{}}
+		ids: map[*source]int64{}, changed: map[*source]bool{}, counts: map[string]int64{},
+		raws: map[string]rawPrefix{}}
 	err := f.run(ctx)
 	if f.live != nil {
 		err = errors.Join(err, f.live.Close())
@@ -162,6 +198,11 @@ func (f *follower) run(ctx context.Context) error {
 		}
 		f.tell(Status{Stuck: stuck, Waiting: idle && stuck == nil})
 		if ctx.Err() != nil || f.fo.Once && idle && stuck == nil {
+			if idle && !f.fo.Once {
+				if err := f.endStreams(); err != nil {
+					return err
+				}
+			}
 			return f.conclude()
 		}
 		if !idle {
@@ -173,6 +214,23 @@ func (f *follower) run(ctx context.Context) error {
 		case <-tick.C:
 		}
 	}
+}
+
+// endStreams reads raw streams to their ends, what is cut there included.
+func (f *follower) endStreams() error {
+	f.ending = true
+	for _, k := range f.order {
+		if k.raw == nil {
+			continue
+		}
+		if _, _, err := f.advance(context.Background(), k); err != nil {
+			return err
+		}
+	}
+	if f.again != "" {
+		return f.rebuild()
+	}
+	return f.commit()
 }
 
 func (f *follower) tell(s Status) {
@@ -242,6 +300,9 @@ func (f *follower) openArchive() error {
 		return fmt.Errorf("the progress in the archive: %w", err)
 	}
 	f.foreign = st.Foreign
+	if st.Raws != nil {
+		f.raws = st.Raws
+	}
 	r := f.report
 	r.Counts, r.FindingsOmitted, r.Unchecked = st.Counts, st.Omitted, st.Unchecked
 	if st.ByKind != nil {
@@ -282,6 +343,9 @@ func (f *follower) look(ctx context.Context) (idle bool, stuck *wire.Finding, er
 		}
 		return true, nil, err
 	}
+	if err := f.nameStreams(set); err != nil {
+		return true, nil, err
+	}
 	f.set = set
 	var fresh []*connection
 	for _, c := range set.Connections {
@@ -293,16 +357,18 @@ func (f *follower) look(ctx context.Context) (idle bool, stuck *wire.Finding, er
 			continue
 		}
 		if c := (&connection{Connection: c, number: len(f.order)}); c.length() > int64(dendro.PreambleSize) {
-			k := &followed{connection: c}
-			f.conns[c.ID] = k
-			f.order = append(f.order, k)
+			if f.follows(c).raw != nil {
+				f.forget(f.conns[c.ID])
+			}
 			fresh = append(fresh, c)
 		}
 	}
 	if len(fresh) > 0 {
-		all := make([]*connection, len(f.order))
-		for i, k := range f.order {
-			all[i] = k.connection
+		var all []*connection
+		for _, k := range f.order {
+			if !k.gone {
+				all = append(all, k.connection)
+			}
 		}
 		if err := identify(all); err != nil {
 			return true, nil, err
@@ -370,7 +436,7 @@ func (f *follower) advance(ctx context.Context, k *followed) (moved bool, hole *
 		}
 		last := run == runs[len(runs)-1]
 		if k.at >= run.End() {
-			if last && k.over() {
+			if last && f.over(k.connection) {
 				k.done = true
 				if err := f.end(k, run); err != nil {
 					return moved, nil, err
@@ -378,7 +444,7 @@ func (f *follower) advance(ctx context.Context, k *followed) (moved bool, hole *
 			}
 			return moved, nil, nil
 		}
-		n, err := f.read(ctx, k, run, last && !k.over())
+		n, err := f.read(ctx, k, run, last && !f.over(k.connection))
 		moved = moved || n
 		if err != nil || !n {
 			return moved, nil, err
@@ -480,8 +546,18 @@ func (f *follower) commit() error {
 	clear(f.changed)
 	progress := map[string]int64{}
 	for _, k := range f.order {
-		if k.at > f.before[k.ID] {
-			progress[k.ID] = k.at
+		n := k.progress()
+		if k.gone || n == 0 || n < f.before[k.ID] {
+			continue
+		}
+		if n > f.before[k.ID] {
+			progress[k.ID] = n
+		}
+		if k.raw != nil {
+			if err := k.raw.advance(k.Connection, n); err != nil {
+				return err
+			}
+			f.raws[k.ID] = k.raw.prefix()
 		}
 	}
 	size, err := f.aside.sync()
@@ -489,7 +565,7 @@ func (f *follower) commit() error {
 		return err
 	}
 	r := f.report
-	st := followState{Counts: f.total(), ByKind: r.FindingsByKind, Omitted: r.FindingsOmitted, Unchecked: r.Unchecked, AsideRows: size, Foreign: f.foreign}
+	st := followState{Counts: f.total(), ByKind: r.FindingsByKind, Omitted: r.FindingsOmitted, Unchecked: r.Unchecked, AsideRows: size, Foreign: f.foreign, Raws: f.raws}
 	for _, x := range r.Findings {
 		st.Findings = append(st.Findings, storedFinding(x))
 	}
@@ -531,17 +607,22 @@ func (f *follower) rebuild() error {
 	if err != nil {
 		return err
 	}
+	if err := f.nameStreams(set); err != nil {
+		return err
+	}
 	opt := f.opt
 	opt.Archive += rebuildSuffix
 	opt.Check = f.segmentOptions().Depth
 	if err := removeAll(opt.Archive); err != nil {
 		return err
 	}
-	b := &builder{opt: opt, report: newReport(), sources: newRegistry(opt.Separate), open: true}
+	b := &builder{opt: opt, report: newReport(), sources: newRegistry(opt.Separate)}
 	for _, c := range set.Connections {
 		if c.Protocol == dendro.Name && c.Refused == nil {
 			b.addAll(c.Findings)
-			b.conns = append(b.conns, &connection{Connection: c, number: len(b.conns)})
+			k := &connection{Connection: c, number: len(b.conns)}
+			k.growing = !f.over(k)
+			b.conns = append(b.conns, k)
 		}
 	}
 	if err := b.build(); err != nil {
@@ -558,19 +639,20 @@ func (f *follower) rebuild() error {
 	f.order = f.order[:0]
 	clear(f.conns)
 	f.before = map[string]int64{}
+	clear(f.raws)
 	for _, s := range f.reg.list {
 		f.ids[s] = s.id
 	}
 	for _, c := range b.conns {
-		k := &followed{connection: c, begun: c.dec != nil}
+		k := f.follows(c)
+		k.begun = c.dec != nil
 		if runs := c.Runs(); len(runs) > 0 {
 			k.from = runs[0].Start
 		}
 		if k.walker != nil {
 			k.walker.v, k.walker.growing = f, true
 		}
-		k.done = k.over() && k.at >= c.end()
-		f.conns[c.ID], f.order = k, append(f.order, k)
+		k.done = f.over(c) && k.at >= c.end()
 	}
 	if err := f.aside.replace(opt.Archive + quarantineSuffix); err != nil {
 		return err
@@ -783,7 +865,7 @@ func (f *follower) startAgain(why string) bool {
 	}
 	for _, k := range f.order {
 		runs := k.Runs()
-		if len(runs) == 0 {
+		if len(runs) == 0 || k.gone {
 			return false
 		}
 		// What was applied of it must still be here from its first byte on.

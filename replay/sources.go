@@ -39,6 +39,10 @@ type connection struct {
 	walker *walker
 	dec    *dendro.Decoder
 	at     int64
+	// framed is the end of the last unit that was read, before anything that
+	// was cut; growing says that more bytes may come.
+	framed  int64
+	growing bool
 	// number is its place in the input, for places.
 	number int
 	// parts are what it contributes to each source.

@@ -43,13 +43,13 @@ type visitor interface {
 	lost(c *connection, p *part, why string, off int64)
 }
 
-// walk reads a connection and tells v. progress is told bytes read. open says
-// that a connection which is not over ends in the middle of things: that is no
-// finding, and the connection keeps what is needed to go on.
-func walk(c *connection, g *registry, v visitor, open bool, progress func(n int64)) error {
-	w := &walker{c: c, g: g, v: v, ordinals: map[uint32]*part{}, growing: open && !c.over()}
+// walk reads a connection and tells v. progress is told bytes read. A connection
+// that is growing ends in the middle of things: that is no finding, and it keeps
+// what is needed to go on.
+func walk(c *connection, g *registry, v visitor, progress func(n int64)) error {
+	w := &walker{c: c, g: g, v: v, ordinals: map[uint32]*part{}, growing: c.growing}
 	c.clean = c.wholeAsFarAsKnown()
-	c.walker, c.dec, c.at = w, nil, 0
+	c.walker, c.dec, c.at, c.framed = w, nil, 0, 0
 	if len(c.Runs()) == 0 {
 		return nil
 	}
@@ -155,7 +155,7 @@ func (w *walker) units(units *capture.UnitReader, each func(u wire.Unit) (bool, 
 				return false, err
 			}
 		}
-		c.at = u.End()
+		c.at, c.framed = u.End(), u.End()
 		if each != nil {
 			if on, err := each(u); err != nil || !on {
 				return true, err
