@@ -279,7 +279,7 @@ func (d *Dir) newID() (string, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.counter >= maxCounter {
-		return "", fmt.Errorf("the capture directory %s has had %d connections, the most there can be: record into another", d.path, d.counter)
+		return "", fmt.Errorf("the capture directory %s has had %s, the most there can be: record into another", d.path, wire.Count(d.counter, "connection"))
 	}
 	d.counter++
 	return connectionID(d.counter, d.opt.Unique()), nil

@@ -15,6 +15,9 @@ import (
 const (
 	// KindMissingFiles: files of a connection are not there.
 	KindMissingFiles = "missing-files"
+	// KindMissingConnection: a journal knows a connection of which no file is
+	// there.
+	KindMissingConnection = "missing-connection"
 	// KindNoEnd: the last file here was closed by rotation; what came behind
 	// it is not here.
 	KindNoEnd = "no-end"

@@ -93,7 +93,10 @@ type Set struct {
 	// files. Those about a connection are in it.
 	Findings []wire.Finding
 
+	fs      vfs.FS
 	folders []string // that were given
+	// known are the ids of which any file is here, side files included.
+	known map[string]bool
 }
 
 // Connection is one transport session in one direction.
@@ -280,7 +283,10 @@ func OpenInputs(paths []string, opt InputOptions) (*Set, error) {
 	if err := in.connections(); err != nil {
 		return nil, err
 	}
-	in.set.folders = in.folders
+	in.set.fs, in.set.folders, in.set.known = opt.FS, in.folders, make(map[string]bool, len(in.byID))
+	for id := range in.byID {
+		in.set.known[id] = true
+	}
 	return in.set, nil
 }
 
@@ -684,7 +690,7 @@ func (in *inputs) look(c *Connection, f *File) {
 		if sum, n, err := f.hash(f.expected); err == nil && n == f.expected && sum == side.SHA256 {
 			c.add(wire.Finding{Kind: KindSurplusBytes, File: f.Name, Offset: side.End(), Length: f.Length - f.expected,
 				Want: wire.Itoa(f.expected) + " bytes", Got: wire.Itoa(f.Length) + " bytes",
-				Message: f.Name + " has " + wire.Itoa(f.Length-f.expected) + " bytes behind those that its sidecar proves; they are not used"})
+				Message: f.Name + " has " + wire.Count(f.Length-f.expected, "byte") + " behind those that its sidecar proves, not used"})
 			f.Length = f.expected
 			return
 		}
@@ -697,7 +703,7 @@ func (in *inputs) look(c *Connection, f *File) {
 	c.add(wire.Finding{Kind: KindShortFile, File: f.Name, Offset: side.Start + f.Length, Length: f.expected - f.Length,
 		Want: wire.Itoa(f.expected) + " bytes", Got: wire.Itoa(f.Length) + " bytes",
 		Message: f.Name + " is short: got " + wire.Itoa(f.Length) + " of " + wire.Itoa(f.expected) + " bytes",
-		Cost:    wire.Itoa(f.expected-f.Length) + " bytes are missing"})
+		Cost:    wire.Count(f.expected-f.Length, "byte") + " missing"})
 }
 
 // sidecar reads a file's sidecar; one that does not belong to it is a finding.
@@ -836,7 +842,7 @@ func (c *Connection) choose(files []*File) *File {
 		}
 		if o.f.Length < best.f.Length && best.f.startsWith(o.f, o.sum) {
 			c.add(wire.Finding{Kind: KindDoubled, File: o.f.Name, Length: o.f.Length,
-				Message: o.f.Name + " was given twice, once as the first " + wire.Itoa(o.f.Length) + " bytes of the other, which is used"})
+				Message: o.f.Name + " was given twice, once as the first " + wire.Count(o.f.Length, "byte") + " of the other, which is used"})
 			continue
 		}
 		why := "neither can be proved"
@@ -846,7 +852,7 @@ func (c *Connection) choose(files []*File) *File {
 		c.add(wire.Finding{Kind: KindConflict, File: best.f.Name,
 			Want: best.sum, Got: o.sum,
 			Message: "file " + wire.Itoa(best.f.Number) + " of " + c.ID + " was given with different bytes; " + why,
-			Cost:    wire.Itoa(o.f.Length) + " bytes are not used"})
+			Cost:    wire.Count(o.f.Length, "byte") + " not used"})
 	}
 	return best.f
 }

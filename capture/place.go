@@ -108,7 +108,7 @@ func (c *Connection) missing(from, to, start, end int64, known bool, why string)
 	}
 	if known {
 		f.Length = end - start
-		f.Cost = wire.Itoa(f.Length) + " bytes are missing"
+		f.Cost = wire.Count(f.Length, "byte") + " missing"
 		f.Message = what + ": bytes " + wire.Itoa(start) + " to " + wire.Itoa(end)
 	} else {
 		f.Cost = "bytes of unknown number are missing"

@@ -73,7 +73,7 @@ func (r RecoverReport) MarshalJSON() ([]byte, error) {
 
 // String says it in one line.
 func (r Recovered) String() string {
-	s := r.File + ": kept " + wire.Itoa(r.Kept) + " bytes"
+	s := r.File + ": kept " + wire.Count(r.Kept, "byte")
 	if r.Rebuilt {
 		s = r.File + ": the sidecar was made anew"
 	}
@@ -87,5 +87,5 @@ func (r Recovered) String() string {
 	case wire.KindLost:
 		s += ", bytes without frames"
 	}
-	return s + " from " + wire.Itoa(r.Start+r.Whole) + ", " + wire.Itoa(r.Kept-r.Whole) + " bytes"
+	return s + " from " + wire.Itoa(r.Start+r.Whole) + ", " + wire.Count(r.Kept-r.Whole, "byte")
 }

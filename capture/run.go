@@ -241,7 +241,7 @@ func (rr *RunReader) damaged(err error) {
 		Kind: KindUnreadable, Connection: rr.run.conn.ID, File: f.Name, Offset: at, Length: f.End() - at,
 		Want: wire.Itoa(f.Length) + " bytes", Got: wire.Itoa(rr.got) + " bytes",
 		Message: f.Name + " can't be read from its byte " + wire.Itoa(rr.got) + " on: " + cause(err),
-		Cost:    wire.Itoa(f.End()-at) + " bytes are missing"}}
+		Cost:    wire.Count(f.End()-at, "byte") + " missing"}}
 	if f.Compressed {
 		d.Finding.Kind = KindDamagedZstd
 	}

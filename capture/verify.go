@@ -182,7 +182,7 @@ func (v *verifier) journals(set *Set) error {
 		if err := v.report(wire.Finding{Kind: KindMissingFiles, Connection: ParseName(s + extBytes).Connection, File: s + extBytes,
 			Offset: e.Offset, Length: max(e.Bytes, 0),
 			Message: "the journal says that " + s + extBytes + " was sealed here, and it is gone",
-			Cost:    wire.Itoa(e.Bytes) + " bytes are missing"}); err != nil {
+			Cost:    wire.Count(e.Bytes, "byte") + " missing"}); err != nil {
 			return err
 		}
 	}
@@ -361,7 +361,7 @@ func (v *verifier) recovered(c *Connection, f *File) error {
 		return nil
 	}
 	return v.report(v.at(c, f, KindRecovered, f.Start+r.Whole, r.Kept-r.Whole,
-		f.Name+" was recovered; its last "+wire.Itoa(r.Kept-r.Whole)+" bytes are no whole frames: "+wire.SafeText(r.Tail, 40)))
+		f.Name+" was recovered; no whole frames are in its last "+wire.Count(r.Kept-r.Whole, "byte")+": "+wire.SafeText(r.Tail, 40)))
 }
 
 // read gives a file's bytes to all that want them. n is how many there were.

@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"os"
@@ -324,4 +325,35 @@ func boundaries(b []byte) map[int]bool {
 		m[at] = true
 	}
 	return m
+}
+
+// A connection of which only the capture's journal is left is in the report: as
+// text, as JSON and on the page.
+func TestBuildNamesMissingConnections(t *testing.T) {
+	rec := filepath.Join(t.TempDir(), "rec")
+	record(t, rec, 1<<20, 0, must(os.ReadFile(stream("reconnect/c1"))), must(os.ReadFile(stream("reconnect/c2"))))
+	var ids []string
+	for _, f := range must(filepath.Glob(filepath.Join(rec, "*.cap"))) {
+		ids = append(ids, capture.ParseName(filepath.Base(f)).Connection)
+	}
+	for _, f := range must(filepath.Glob(filepath.Join(rec, ids[1]+".*"))) {
+		if err := os.Remove(f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	size := wire.Count(int64(len(must(os.ReadFile(stream("reconnect/c2"))))), "byte")
+	r, _ := mustBuild(t, Options{Picture: true}, rec)
+	var text, page bytes.Buffer
+	if err := errors.Join(r.Text(&text, "x"), r.HTML(&page, "x")); err != nil {
+		t.Fatal(err)
+	}
+	followed := update(t, filepath.Join(t.TempDir(), "out.dendro"), rec)
+	for what, s := range map[string]string{"JSON": string(r.JSON()), "text": text.String(), "page": page.String(), "update's JSON": string(followed.JSON())} {
+		if !strings.Contains(s, ids[1]) || !strings.Contains(s, size) || !strings.Contains(s, capture.KindMissingConnection) {
+			t.Errorf("%s: no %s with %s in\n%s", what, ids[1], size, s)
+		}
+	}
+	if r.Verdict != Findings || r.FindingsByKind[capture.KindMissingConnection] != 1 {
+		t.Errorf("verdict %s, %v", r.Verdict, r.FindingsByKind)
+	}
 }

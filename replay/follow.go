@@ -674,7 +674,7 @@ func (f *follower) outstanding() {
 	if f.set == nil {
 		return
 	}
-	found := slices.Clone(f.set.Findings)
+	found := slices.Concat(f.set.Findings, f.set.Absent())
 	for _, c := range f.set.Connections {
 		if c.Protocol == dendro.Name && c.Refused == nil {
 			found = append(found, c.Findings...)

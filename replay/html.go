@@ -179,7 +179,7 @@ type htmlStream struct {
 type htmlSource struct {
 	Title, UUID, State, From, To string
 	Streams                      []htmlStream
-	More                         int // streams that are not drawn
+	More                         string // streams that are not drawn
 	Losses                       []string
 }
 
@@ -232,14 +232,17 @@ func (r *Report) HTML(w io.Writer, archive string) error {
 		if s.to != 0 || s.from != 0 {
 			h.From, h.To = outcome.UTC(s.from), outcome.UTC(s.to)
 		}
-		h.More = max(0, len(s.Streams)-htmlStreams)
-		for _, st := range s.Streams[:len(s.Streams)-h.More] {
+		drawn := min(len(s.Streams), htmlStreams)
+		if n := len(s.Streams) - drawn; n > 0 {
+			h.More = wire.Many(int64(n), "more stream")
+		}
+		for _, st := range s.Streams[:drawn] {
 			x := htmlStream{Name: wire.SafeText(st.Stream, 200)}
 			if st.Sealed != nil {
-				x.Sealed = outcome.Many(st.Segments, "segment")
+				x.Sealed = wire.Many(st.Segments, "segment")
 			}
 			if st.Live != nil {
-				x.Live = outcome.Many(st.Rows, "live row")
+				x.Live = wire.Many(st.Rows, "live row")
 			}
 			if st.cover != nil {
 				x.Runs = st.cover.runs()
@@ -297,7 +300,7 @@ rect.sealed{fill:var(--sealed)}rect.live{fill:var(--live)}rect.gap{fill:var(--ga
 <div class="wide"><table><thead><tr><th>stream</th><th>sealed</th><th>live</th><th class="pic">over time</th></tr></thead><tbody>
 {{range .Streams}}<tr><td>{{.Name}}</td><td>{{.Sealed}}</td><td>{{.Live}}</td><td class="pic"><svg viewBox="0 0 {{$.Bins}} 10" preserveAspectRatio="none" role="img" aria-label="coverage of {{.Name}}">{{range .Runs}}<rect class="{{.Class}}" x="{{.X}}" y="0" width="{{.W}}" height="10"><title>{{.Title}}</title></rect>{{end}}</svg></td></tr>
 {{end}}</tbody></table></div>
-{{if .More}}<p class="dim">… and {{.More}} more streams, in the JSON report</p>{{end}}
+{{if .More}}<p class="dim">… and {{.More}}, in the JSON report</p>{{end}}
 {{if .Losses}}<ul>{{range .Losses}}<li>{{.}}</li>{{end}}</ul>{{end}}{{end}}
 {{if .Kinds}}<h2>Findings</h2>{{range .Kinds}}<h3>{{.Kind}} <span class="dim">{{.N}}</span></h3><ul>{{range .Findings}}<li><code>{{.Place}}</code> {{.Message}}{{if .Cost}}<br><span class="dim">{{.Cost}}</span>{{end}}</li>{{end}}{{if .More}}<li class="dim">… and {{.More}} more, in the JSON report</li>{{end}}</ul>{{end}}{{end}}
 {{if .Unchecked}}<h2>Not checked (no fault)</h2><ul>{{range .Unchecked}}<li>{{.N}} × {{.Name}}</li>{{end}}</ul>{{end}}

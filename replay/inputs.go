@@ -59,8 +59,8 @@ func OpenInputs(paths []string, opt capture.InputOptions) (in *Inputs, err error
 			n += k
 		}
 		if n > 0 {
-			found = append(found, wire.Finding{Kind: KindDocuments, File: wire.SafeText(filepath.Base(p), 200), Got: wire.Itoa(n) + " documents",
-				Message: wire.Itoa(n) + " documents of the archive are not part of what is merged", Cost: "they are in that archive alone"})
+			found = append(found, wire.Finding{Kind: KindDocuments, File: wire.SafeText(filepath.Base(p), 200), Got: wire.Count(n, "document"),
+				Message: wire.Count(n, "document") + " of the archive not taken over: no part of what is merged", Cost: "they are in that archive alone"})
 		}
 	}
 	opt.FS = over

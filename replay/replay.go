@@ -106,6 +106,7 @@ func rebuild(set *capture.Set, opt Options, r *Report) error {
 	}
 	b := &builder{opt: opt, report: r, sources: newRegistry(opt.Separate)}
 	b.addAll(set.Findings)
+	b.addAll(set.Absent())
 	used := map[string]bool{}
 	for _, c := range set.Connections {
 		if c.Protocol == dendro.Name {

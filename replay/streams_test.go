@@ -2,6 +2,7 @@ package replay
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -190,9 +191,14 @@ func TestFollowStreamThatGrows(t *testing.T) {
 		}
 	}
 	until("the first bytes", func(s Status) bool { return s.Bytes > 0 })
-	write(t, path, first)
+	f := must(os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0))
+	if _, err := f.Write(first[len(first)/3:]); err != nil {
+		t.Fatal(err)
+	}
 	until("the rest", func(s Status) bool { return s.Bytes == int64(len(first)) })
-	write(t, path, must(os.ReadFile(stream("reconnect/c2"))))
+	if err := errors.Join(f.Close(), os.Rename(place(t, "saved.bin", "reconnect/c2", 0), path)); err != nil {
+		t.Fatal(err)
+	}
 	until("the other stream", func(s Status) bool { return s.Bytes > int64(len(first)) })
 	cancel()
 	res := <-done

@@ -36,9 +36,9 @@ func (r *Report) Text(w io.Writer, archive string) error {
 	if len(r.Selection) > 0 {
 		fmt.Fprintf(b, "  only      %s\n", wire.SafeText(strings.Join(r.Selection, "; "), 1000))
 	}
-	fmt.Fprintf(b, "  read      %s in %s of %s\n", humanize.IBytes(uint64(c.Bytes)), outcome.Many(c.Frames, "frame"), outcome.Many(int64(len(r.Inputs)), "connection"))
-	fmt.Fprintf(b, "  stored    %s, %s, %s, %s of %s\n", outcome.Many(c.Segments, "segment"), outcome.Many(c.Rows, "live row"),
-		outcome.Many(c.IndexEntries, "index entry"), outcome.Many(c.ClockOffsets, "clock offset"), outcome.Many(c.Sources, "source"))
+	fmt.Fprintf(b, "  read      %s in %s of %s\n", humanize.IBytes(uint64(c.Bytes)), wire.Many(c.Frames, "frame"), wire.Many(int64(len(r.Inputs)), "connection"))
+	fmt.Fprintf(b, "  stored    %s, %s, %s, %s of %s\n", wire.Many(c.Segments, "segment"), wire.Many(c.Rows, "live row"),
+		wire.Many(c.IndexEntries, "index entry"), wire.Many(c.ClockOffsets, "clock offset"), wire.Many(c.Sources, "source"))
 	line := func(what string, parts ...string) {
 		first := true
 		for _, p := range parts {
@@ -60,7 +60,7 @@ func (r *Report) Text(w io.Writer, archive string) error {
 		if n == 0 {
 			return ""
 		}
-		return outcome.Many(n, what)
+		return wire.Many(n, what)
 	}
 	line("held", some(c.SegmentsHeld, "segment"), some(c.RowsHeld+c.RowsSuperseded, "row"))
 	line("missing", some(c.Gaps, "gap"), some(c.RowsSkipped, "skipped row"), some(c.FramesRefused, "refused frame"), some(c.KindsSkipped, "frame")+ofUnknownKind(c.KindsSkipped))
@@ -94,7 +94,7 @@ func (r *Report) advice(b io.Writer) {
 	}
 	if open > 0 {
 		fmt.Fprintf(b, "%s not made good by other captured data. A capture of another connection or site that covers\n"+
-			"the time, given together with these inputs, closes it.\n", outcome.Many(int64(open), "loss")+areIs(open))
+			"the time, given together with these inputs, closes it.\n", wire.Many(int64(open), "loss")+areIs(open))
 	}
 }
 
@@ -125,21 +125,21 @@ func (s *ReportSource) text(b io.Writer) {
 	fmt.Fprintln(b, ")")
 	for i, st := range s.Streams {
 		if i == maxTextStreams {
-			fmt.Fprintf(b, "  … and %d more streams, all of them with --json\n", len(s.Streams)-i)
+			fmt.Fprintf(b, "  … and %s, all of them with --json\n", wire.Many(int64(len(s.Streams)-i), "more stream"))
 			break
 		}
 		fmt.Fprintf(b, "  %-32s", wire.SafeText(st.Stream, 60))
 		if st.Sealed != nil {
-			fmt.Fprintf(b, "  %s sealed, %s", outcome.Many(st.Segments, "segment"), between(*st.Sealed))
+			fmt.Fprintf(b, "  %s sealed, %s", wire.Many(st.Segments, "segment"), between(*st.Sealed))
 		}
 		if st.Live != nil {
-			fmt.Fprintf(b, "  %s live, %s", outcome.Many(st.Rows, "row"), between(*st.Live))
+			fmt.Fprintf(b, "  %s live, %s", wire.Many(st.Rows, "row"), between(*st.Live))
 		}
 		fmt.Fprintln(b)
 	}
 	for i, l := range s.Losses {
 		if i == maxTextStreams {
-			fmt.Fprintf(b, "  … and %d more losses, all of them with --json\n", int64(len(s.Losses)-i)+s.LossesOmitted)
+			fmt.Fprintf(b, "  … and %s, all of them with --json\n", wire.Many(int64(len(s.Losses)-i)+s.LossesOmitted, "more loss"))
 			break
 		}
 		fmt.Fprintf(b, "  loss: %s\n", l.text())

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"strconv"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -10,6 +11,46 @@ func Itoa(n int64) string { return strconv.FormatInt(n, 10) }
 
 // Utoa is a decimal number.
 func Utoa(n uint64) string { return strconv.FormatUint(n, 10) }
+
+// Many is a count with its noun, which is in the plural but for 1: "1 entry",
+// "12,345 entries". All words for people about counts are made here.
+func Many(n int64, one string) string { return grouped(n) + " " + noun(n, one) }
+
+// Count is Many beside offsets and in findings, where a number is written as it
+// is: "12345 entries".
+func Count(n int64, one string) string { return Itoa(n) + " " + noun(n, one) }
+
+func noun(n int64, one string) string {
+	if n == 1 {
+		return one
+	}
+	return plural(one)
+}
+
+func plural(one string) string {
+	for _, hiss := range [...]string{"s", "x", "ch", "sh"} {
+		if strings.HasSuffix(one, hiss) {
+			return one + "es"
+		}
+	}
+	if n := len(one) - 1; n > 0 && one[n] == 'y' && strings.IndexByte("aeiou", one[n-1]) < 0 {
+		return one[:n] + "ies"
+	}
+	return one + "s"
+}
+
+// grouped is a decimal number with a comma before each three digits.
+func grouped(n int64) string {
+	s := Itoa(n)
+	sign := ""
+	if s[0] == '-' {
+		sign, s = s[:1], s[1:]
+	}
+	for at := len(s) - 3; at > 0; at -= 3 {
+		s = s[:at] + "," + s[at:]
+	}
+	return sign + s
+}
 
 const hexDigits = "0123456789abcdef"
 

@@ -126,3 +126,23 @@ func TestAppendJSON(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// TestMany: the nouns that reports count.
+func TestMany(t *testing.T) {
+	for _, c := range []struct {
+		n         int64
+		one, want string
+	}{
+		{0, "loss", "0 losses"}, {1, "loss", "1 loss"}, {1234, "loss", "1,234 losses"}, {2, "index entry", "2 index entries"},
+		{2, "try", "2 tries"}, {1, "try", "1 try"}, {3, "key", "3 keys"}, {2, "batch", "2 batches"}, {2, "prefix", "2 prefixes"},
+		{999, "byte", "999 bytes"}, {-1, "byte", "-1 bytes"}, {-1000, "byte", "-1,000 bytes"}, {123456, "byte", "123,456 bytes"},
+		{math.MaxInt64, "row", "9,223,372,036,854,775,807 rows"}, {math.MinInt64, "row", "-9,223,372,036,854,775,808 rows"},
+	} {
+		if got := wire.Count(c.n, c.one); got != strings.ReplaceAll(c.want, ",", "") {
+			t.Errorf("%q, want %q without commas", got, c.want)
+		}
+		if got := wire.Many(c.n, c.one); got != c.want {
+			t.Errorf("%q, want %q", got, c.want)
+		}
+	}
+}

@@ -415,7 +415,7 @@ func (r *Recorder) attempt(e *source.Endpoint, err error) {
 	r.mu.Unlock()
 	detail := err.Error()
 	if last.silent > 0 {
-		detail += fmt.Sprintf(" (as %d tries before)", last.silent)
+		detail += fmt.Sprintf(" (as %s before)", wire.Count(int64(last.silent), "try"))
 	}
 	r.log.Warn("no connection", "endpoint", name, "err", detail)
 	r.journal(capture.Entry{Event: capture.EventAttempt, Endpoint: name, Reason: reason, Detail: detail})

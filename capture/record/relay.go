@@ -110,7 +110,7 @@ func (r *Recorder) relayOne(ctx context.Context, client net.Conn, at string, to 
 		end source.Verdict
 	}{{down, downWay, downEnd}, {up, upWay, upEnd}} {
 		if n := e.w.undelivered; n > 0 {
-			e.end.Reason += fmt.Sprintf("; the last %d bytes were received and not taken by the receiver", n)
+			e.end.Reason += fmt.Sprintf("; received and not taken by the receiver: the last %s", wire.Count(int64(n), "byte"))
 		}
 		e.t.finish(e.end)
 		r.report(e.t, name, e.end, false, log)

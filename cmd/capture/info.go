@@ -129,14 +129,14 @@ func printConnection(w io.Writer, c *capture.ConnectionInfo, files bool, limit i
 	}
 	for i, s := range c.Sources {
 		if limit > 0 && i == limit {
-			fmt.Fprintf(w, "  … and %d more sources\n", len(c.Sources)-limit)
+			fmt.Fprintf(w, "  … and %s\n", wire.Count(int64(len(c.Sources)-limit), "more source"))
 			break
 		}
 		span := ""
 		if s.First != 0 {
 			span = ", " + stamp(s.First) + " to " + stamp(s.Last)
 		}
-		fmt.Fprintf(w, "  source %d %s: %d frames, %s, %d streams%s\n", s.Source, s.Label, s.Frames, humanize.IBytes(uint64(s.Bytes)), len(s.Streams), span)
+		fmt.Fprintf(w, "  source %d %s: %s, %s, %s%s\n", s.Source, s.Label, wire.Count(s.Frames, "frame"), humanize.IBytes(uint64(s.Bytes)), wire.Count(int64(len(s.Streams)), "stream"), span)
 	}
 	for _, h := range c.Holes {
 		fmt.Fprintf(w, "  hole: %s\n", h.Message)
@@ -153,7 +153,7 @@ func printConnection(w io.Writer, c *capture.ConnectionInfo, files bool, limit i
 			if !f.Sealed {
 				state = "not sealed"
 			}
-			fmt.Fprintf(w, "  %s: %d bytes from %d, %s\n", f.File, f.Length, f.Start, state)
+			fmt.Fprintf(w, "  %s: %s from %d, %s\n", f.File, wire.Count(f.Length, "byte"), f.Start, state)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"wiretape/capture"
 	"wiretape/cmd/internal/cli"
+	"wiretape/wire"
 )
 
 // retentionFlags are the limits of prune, and of the verbs that record.
@@ -93,11 +94,11 @@ func printPrune(run *cli.Run, rep *capture.PruneReport, dry bool) {
 		}
 		fmt.Fprintf(run.Stdout, "%s %s (%s, for its %s%s)\n", did, p.File, humanize.IBytes(uint64(p.Bytes)), p.Reason, note)
 	}
-	fmt.Fprintf(run.Stdout, "%s %d files, %s; kept %d sealed files, the directory takes %s\n", did, len(rep.Deleted),
-		humanize.IBytes(uint64(rep.FreedBytes)), rep.KeptFiles, humanize.IBytes(uint64(rep.KeptBytes)))
+	fmt.Fprintf(run.Stdout, "%s %s, %s; kept %s, the directory takes %s\n", did, wire.Count(int64(len(rep.Deleted)), "file"),
+		humanize.IBytes(uint64(rep.FreedBytes)), wire.Count(int64(rep.KeptFiles), "sealed file"), humanize.IBytes(uint64(rep.KeptBytes)))
 	if rep.Held > 0 {
-		fmt.Fprintf(run.Stdout, "%d files, %s, had to go and stay: the journal does not prove that they were shipped\n",
-			rep.Held, humanize.IBytes(uint64(rep.HeldBytes)))
+		fmt.Fprintf(run.Stdout, "%s, %s, had to go and stay: the journal has no proof of shipping\n",
+			wire.Count(int64(rep.Held), "file"), humanize.IBytes(uint64(rep.HeldBytes)))
 	}
 	if !rep.Met {
 		fmt.Fprintln(run.Stdout, "a limit is not met")

@@ -182,7 +182,7 @@ func (o *outlet) run() {
 			o.w.Write(b)
 		}
 		if lost > 0 {
-			fmt.Fprintf(o.w, "(%d lines were dropped: nobody read them)\n", lost)
+			fmt.Fprintf(o.w, "(%s dropped: nobody read them)\n", wire.Count(int64(lost), "line"))
 		}
 		if len(queue) > 0 {
 			continue
@@ -474,8 +474,8 @@ func statusLine(s record.Status, perSecond int64) string {
 // writeReport is the report for people.
 func writeReport(w io.Writer, rep *record.Report) {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %d connections, %d files in %s\n", rep.Verdict, rep.Connections, rep.Files, rep.Uptime.Round(time.Millisecond))
-	fmt.Fprintf(&b, "received %d bytes, written %d, synced %d", rep.Received, rep.Written, rep.Synced)
+	fmt.Fprintf(&b, "%s: %s, %s in %s\n", rep.Verdict, wire.Count(int64(rep.Connections), "connection"), wire.Count(int64(rep.Files), "file"), rep.Uptime.Round(time.Millisecond))
+	fmt.Fprintf(&b, "received %s, written %d, synced %d", wire.Count(int64(rep.Received), "byte"), rep.Written, rep.Synced)
 	if rep.NotRecorded > 0 {
 		fmt.Fprintf(&b, ", NOT RECORDED %d", rep.NotRecorded)
 	}
@@ -484,23 +484,23 @@ func writeReport(w io.Writer, rep *record.Report) {
 		fmt.Fprintf(&b, "publishers were held up for %s by full buffers\n", rep.Stalled.Round(time.Millisecond))
 	}
 	if rep.Attempts > 0 {
-		fmt.Fprintf(&b, "%d tries made no connection\n", rep.Attempts)
+		fmt.Fprintf(&b, "%s made no connection\n", wire.Count(int64(rep.Attempts), "try"))
 	}
 	if rep.Recovered > 0 {
-		fmt.Fprintf(&b, "%d files of an earlier run were recovered at the start\n", rep.Recovered)
+		fmt.Fprintf(&b, "recovered at the start: %s of an earlier run\n", wire.Count(int64(rep.Recovered), "file"))
 	}
 	if rep.HookFailures > 0 {
-		fmt.Fprintf(&b, "the command failed for %d sealed files\n", rep.HookFailures)
+		fmt.Fprintf(&b, "the command failed for %s\n", wire.Count(int64(rep.HookFailures), "sealed file"))
 	}
 	if rep.EndedOmitted > 0 {
-		fmt.Fprintf(&b, "… %d connections before\n", rep.EndedOmitted)
+		fmt.Fprintf(&b, "… %s before\n", wire.Count(int64(rep.EndedOmitted), "connection"))
 	}
 	for _, e := range rep.Ended {
 		framing := e.Framing
 		if framing == "" {
 			framing = "not known"
 		}
-		fmt.Fprintf(&b, "%s  %d bytes, transport %s (%s), framing %s\n", e.Connection, e.Written, e.Transport, wire.SafeText(e.Detail, 0), framing)
+		fmt.Fprintf(&b, "%s  %s, transport %s (%s), framing %s\n", e.Connection, wire.Count(int64(e.Written), "byte"), e.Transport, wire.SafeText(e.Detail, 0), framing)
 	}
 	io.WriteString(w, b.String())
 }

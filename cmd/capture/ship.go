@@ -128,8 +128,8 @@ func writeShipReport(w io.Writer, rep *ship.Report, asJSON bool) error {
 		_, err = w.Write(append(b, '\n'))
 		return err
 	}
-	_, err := fmt.Fprintf(w, "%s: shipped %d files, %d bytes (%d stored), to %s; %d were there before, %d are still being written\n",
-		rep.Verdict, rep.Shipped, rep.Bytes, rep.Stored, wire.SafeText(rep.Dest, 0), rep.Already, rep.Unfinished)
+	_, err := fmt.Fprintf(w, "%s: shipped %s, %s (%d stored), to %s; there before: %d; still being written: %d\n",
+		rep.Verdict, wire.Count(int64(rep.Shipped), "file"), wire.Count(int64(rep.Bytes), "byte"), rep.Stored, wire.SafeText(rep.Dest, 0), rep.Already, rep.Unfinished)
 	cli.PrintFindings(w, rep.Findings, 0)
 	return err
 }

@@ -11,6 +11,7 @@ import (
 
 	"wiretape/capture"
 	"wiretape/cmd/internal/cli"
+	"wiretape/wire"
 )
 
 // shownFindings is how many findings people are shown without --all.
@@ -128,10 +129,10 @@ func setupVerify(fs *pflag.FlagSet) func(*cli.Run) error {
 func printVerify(w io.Writer, rep *capture.VerifyReport, limit int) error {
 	verdict := "clean"
 	if n := len(rep.Findings); n > 0 {
-		verdict = fmt.Sprintf("%d findings", int64(n)+rep.Omitted)
+		verdict = wire.Count(int64(n)+rep.Omitted, "finding")
 	}
-	fmt.Fprintf(w, "%s: %d connections, %d files, %s, %d frames; %s proved by SHA-256\n", verdict,
-		rep.Connections, rep.Files, humanize.IBytes(uint64(rep.Bytes)), rep.Frames, humanize.IBytes(uint64(rep.Proven)))
+	fmt.Fprintf(w, "%s: %s, %s, %s, %s; %s proved by SHA-256\n", verdict,
+		wire.Count(int64(rep.Connections), "connection"), wire.Count(int64(rep.Files), "file"), humanize.IBytes(uint64(rep.Bytes)), wire.Count(int64(rep.Frames), "frame"), humanize.IBytes(uint64(rep.Proven)))
 	if len(rep.Findings) > 0 {
 		fmt.Fprintln(w, "found:")
 		cli.PrintFindings(w, rep.Findings, limit)

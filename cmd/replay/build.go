@@ -15,6 +15,7 @@ import (
 	"wiretape/replay/journal"
 	"wiretape/replay/segment"
 	"wiretape/replay/shadow"
+	"wiretape/wire"
 	"wiretape/wire/dendro"
 	"wiretape/wire/melin"
 )
@@ -201,7 +202,11 @@ func oneProtocol(set *capture.Set) (string, error) {
 		}
 	}
 	if name == "" {
-		return "", &cli.HintError{Err: errors.New("no connection of a known protocol in the inputs"),
+		err := errors.New("no connection of a known protocol in the inputs")
+		if gone := set.Absent(); len(gone) > 0 {
+			return "", fmt.Errorf("%w; %s known and not here, the first: %s", err, wire.Count(int64(len(gone)), "connection"), gone[0].Message)
+		}
+		return "", &cli.HintError{Err: err,
 			Hint: "where the first bytes are damaged, --protocol says what they are"}
 	}
 	return name, nil

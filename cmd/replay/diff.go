@@ -124,7 +124,7 @@ func segmentText(w io.Writer, side string, n int64, list []archive.SegmentRef) {
 			fmt.Fprintf(w, "      … and %s more\n", humanize.Comma(n-shownSegments))
 			break
 		}
-		fmt.Fprintf(w, "      %d: %s rows, %s to %s, sha256 %s\n", s.Seq, humanize.Comma(s.Rows), timeText(s.FirstTS), timeText(s.LastTS), s.SHA256)
+		fmt.Fprintf(w, "      %d: %s, %s to %s, sha256 %s\n", s.Seq, wire.Many(s.Rows, "row"), timeText(s.FirstTS), timeText(s.LastTS), s.SHA256)
 	}
 }
 

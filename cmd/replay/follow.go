@@ -103,7 +103,7 @@ func (s *statusLine) show(st replay.Status) {
 			return
 		}
 		s.last, s.at = word, time.Now()
-		fmt.Fprintf(s.w, "\r\x1b[K%s, %s rows, %s segments: %s", humanize.IBytes(uint64(st.Bytes)), humanize.Comma(st.Counts.Rows), humanize.Comma(st.Counts.Segments), word)
+		fmt.Fprintf(s.w, "\r\x1b[K%s, %s, %s: %s", humanize.IBytes(uint64(st.Bytes)), wire.Many(st.Counts.Rows, "row"), wire.Many(st.Counts.Segments, "segment"), word)
 		return
 	}
 	if word != s.last && word != "reading" {

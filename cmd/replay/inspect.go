@@ -8,6 +8,7 @@ import (
 
 	"wiretape/cmd/internal/cli"
 	"wiretape/replay/inspect"
+	"wiretape/wire"
 )
 
 var inspectCommand = &cli.Command{
@@ -68,7 +69,7 @@ replay inspect capture/ --frame @440 --hex`,
 			case errors.Is(err, inspect.ErrKind), errors.Is(err, inspect.ErrConnection):
 				return cli.Usagef("%v", err)
 			case errors.Is(err, inspect.ErrNoFrame):
-				return fmt.Errorf("%w: %s; there are %d frames", err, frame, res.Frames)
+				return fmt.Errorf("%w: %s; the input has %s", err, frame, wire.Count(int64(res.Frames), "frame"))
 			case err != nil:
 				return err
 			case res.Findings > 0:

@@ -131,7 +131,7 @@ func verificationText(w io.Writer, path string, v *archive.Verification) error {
 	fmt.Fprintf(b, "  segments %s (%s), proved %s; rows in the wal %s, index entries %s, clock offsets %s\n", humanize.Comma(v.Segments),
 		humanize.IBytes(uint64(v.SegmentBytes)), humanize.Comma(v.Proved), humanize.Comma(v.WalRows), humanize.Comma(v.IndexEntries), humanize.Comma(v.ClockOffsets))
 	for _, why := range slices.Sorted(maps.Keys(v.Unchecked)) {
-		fmt.Fprintf(b, "  not checked (no fault), %d times: %s\n", v.Unchecked[why], wire.SafeText(why, 200))
+		fmt.Fprintf(b, "  not checked (no fault), %s: %s\n", wire.Many(v.Unchecked[why], "time"), wire.SafeText(why, 200))
 	}
 	for _, f := range v.Findings {
 		fmt.Fprintf(b, "  %s: %s\n", f.Kind, wire.SafeText(f.Message, 400))

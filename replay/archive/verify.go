@@ -196,8 +196,8 @@ func (v *verifier) source(ctx context.Context, id int64) error {
 		return err
 	}
 	for _, s := range order {
-		v.find(wire.Finding{Kind: KindRowBelowWatermark, Field: row("wal", id, s, 0), Got: wire.Itoa(below[s]) + " rows",
-			Want: "rows above " + wire.Itoa(marks[s]), Message: wire.Itoa(below[s]) + " rows of stream \"" + wire.SafeText(s, 80) +
+		v.find(wire.Finding{Kind: KindRowBelowWatermark, Field: row("wal", id, s, 0), Got: wire.Count(below[s], "row"),
+			Want: "rows above " + wire.Itoa(marks[s]), Message: wire.Count(below[s], "row") + " of stream \"" + wire.SafeText(s, 80) +
 				"\" lie at or below its newest sealed row", Cost: "no reader sees them"})
 	}
 	if err := v.a.Entries(id, func(EntryOf) error { v.out.IndexEntries++; return ctx.Err() }); err != nil {
@@ -283,7 +283,7 @@ func (v *verifier) segment(s SegmentRow, r segment.Result) {
 	}
 	place, what := row("segments", s.Source, s.Stream, s.Seq), "segment "+wire.Itoa(s.Seq)+" of stream \""+wire.SafeText(s.Stream, 80)+"\""
 	if s.Rows <= 0 {
-		v.find(wire.Finding{Kind: KindSegmentClaim, Field: place, Want: "at least 1 row", Got: wire.Itoa(s.Rows), Message: what + " claims " + wire.Itoa(s.Rows) + " rows"})
+		v.find(wire.Finding{Kind: KindSegmentClaim, Field: place, Want: "at least 1 row", Got: wire.Itoa(s.Rows), Message: what + " claims " + wire.Count(s.Rows, "row")})
 	}
 	if s.FirstTS > s.LastTS {
 		v.find(wire.Finding{Kind: KindSegmentClaim, Field: place, Want: "first_ts at or below last_ts", Got: fmt.Sprintf("[%d, %d]", s.FirstTS, s.LastTS),

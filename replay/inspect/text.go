@@ -36,15 +36,11 @@ func (t *textLines) begin(c *capture.Connection) error {
 	for _, f := range c.Files {
 		size += f.Length
 	}
-	files := "1 file"
-	if n := len(c.Files); n != 1 {
-		files = fmt.Sprintf("%d files", n)
-	}
 	what := c.Protocol
 	if c.Direction != wire.DirectionUnknown {
 		what += " " + c.Direction.String()
 	}
-	fmt.Fprintf(t.w, "connection %s: %s, %d bytes in %s\n", wire.SafeText(c.ID, 0), what, size, files)
+	fmt.Fprintf(t.w, "connection %s: %s, %s in %s\n", wire.SafeText(c.ID, 0), what, wire.Count(size, "byte"), wire.Count(int64(len(c.Files)), "file"))
 	if c.Protocol == capture.ProtocolRaw {
 		_, err := fmt.Fprintln(t.w, "no known protocol: it has no frames to show")
 		return err
@@ -119,8 +115,8 @@ func (t *textLines) detail(f *frame) error {
 	} else if f.name == "unknown" {
 		title = fmt.Sprintf("frame %d: of the unknown kind %d", f.number, f.unit.Kind)
 	}
-	fmt.Fprintf(t.w, "%s\nconnection %s, offset %d, %d bytes; in %s from byte %d on\n", title,
-		wire.SafeText(f.conn.ID, 0), f.unit.Offset, f.unit.Size, f.file.Name, f.at)
+	fmt.Fprintf(t.w, "%s\nconnection %s, offset %d, %s; in %s from byte %d on\n", title,
+		wire.SafeText(f.conn.ID, 0), f.unit.Offset, wire.Count(f.unit.Size, "byte"), f.file.Name, f.at)
 	if info := f.dec.Info(f.unit); info.Label != "" {
 		fmt.Fprintf(t.w, "source %s\n", wire.SafeText(info.Label, valueLimit))
 	}
@@ -188,7 +184,7 @@ func valueText(f *wire.Field) string {
 		s = hex.EncodeToString(f.Bytes)
 	case wire.TypeBlob:
 		sum := hash(f.Bytes)
-		s = fmt.Sprintf("%d bytes, sha256 %x", len(f.Bytes), sum)
+		s = fmt.Sprintf("%s, sha256 %x", wire.Count(int64(len(f.Bytes)), "byte"), sum)
 	case wire.TypePair:
 		var n []string
 		for _, k := range f.Children(nil, 0, f.Count) {

@@ -27,6 +27,7 @@ import (
 	"errors"
 	"io/fs"
 	"path/filepath"
+	"slices"
 
 	"wiretape/capture"
 	"wiretape/replay/internal/unfinished"
@@ -95,7 +96,7 @@ type builder struct {
 }
 
 func (b *builder) run(set *capture.Set, out string) (err error) {
-	for _, f := range set.Findings {
+	for _, f := range slices.Concat(set.Findings, set.Absent()) {
 		b.report.add(f)
 	}
 	b.links = b.collect(set)

@@ -47,7 +47,7 @@ func (x *ReportConnection) text(b io.Writer) {
 		fmt.Fprintf(b, ": %s, not read\n", x.Protocol)
 		return
 	}
-	fmt.Fprintf(b, " %s, %s, %s frames", x.Direction, humanize.IBytes(uint64(x.Bytes)), humanize.Comma(x.Frames))
+	fmt.Fprintf(b, " %s, %s, %s", x.Direction, humanize.IBytes(uint64(x.Bytes)), wire.Many(int64(x.Frames), "frame"))
 	if x.FirstSequence != nil {
 		fmt.Fprintf(b, ", %s", rangeText(*x.FirstSequence, *x.LastSequence))
 	}
@@ -66,7 +66,7 @@ func (x *ReportConnection) text(b io.Writer) {
 }
 
 func (g *ReportLineage) text(b io.Writer, out string) {
-	fmt.Fprintf(b, "lineage %d: %s entries", g.Number, humanize.Comma(g.Entries))
+	fmt.Fprintf(b, "lineage %d: %s", g.Number, wire.Many(int64(g.Entries), "entry"))
 	if g.FirstSequence != nil {
 		fmt.Fprintf(b, ", %s", rangeText(*g.FirstSequence, *g.LastSequence))
 	}
@@ -87,7 +87,7 @@ func (g *ReportLineage) text(b io.Writer, out string) {
 		}
 		fmt.Fprintf(b, "  %-9s %s, %s, %s%s\n", x.Kind, filepath.Join(out, x.File), humanize.IBytes(x.Bytes), x.Verdict, beside)
 	}
-	several(b, len(g.Stretches), "stretches", func(i int) {
+	several(b, len(g.Stretches), "stretch", func(i int) {
 		s := g.Stretches[i]
 		from := ""
 		if s.Seed {
@@ -95,7 +95,7 @@ func (g *ReportLineage) text(b io.Writer, out string) {
 		}
 		fmt.Fprintf(b, "  from      %s: connection %s%s\n", rangeText(s.First, s.Last), wire.SafeText(s.Connection, 100), from)
 	})
-	several(b, len(g.Gaps), "gaps", func(i int) {
+	several(b, len(g.Gaps), "gap", func(i int) {
 		x := g.Gaps[i]
 		closed := "not closed"
 		if x.Closed {
@@ -103,7 +103,7 @@ func (g *ReportLineage) text(b io.Writer, out string) {
 		}
 		fmt.Fprintf(b, "  gap       %s on connection %s at %d, %s\n", rangeText(x.First, x.Last), wire.SafeText(x.Connection, 100), x.Offset, closed)
 	})
-	several(b, len(g.Missing), "missing ranges", func(i int) {
+	several(b, len(g.Missing), "missing range", func(i int) {
 		x := g.Missing[i]
 		fmt.Fprintf(b, "  missing   %s", rangeText(x.First, x.Last))
 		if x.AfterNs != nil && x.BeforeNs != nil {
@@ -152,6 +152,6 @@ func several(b io.Writer, n int, what string, show func(i int)) {
 		show(i)
 	}
 	if n > textLines {
-		fmt.Fprintf(b, "            and %d more %s\n", n-textLines, what)
+		fmt.Fprintf(b, "            and %s\n", wire.Many(int64(n-textLines), "more "+what))
 	}
 }

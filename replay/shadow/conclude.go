@@ -16,7 +16,6 @@ import (
 	"slices"
 	"strconv"
 
-	"wiretape/replay/internal/outcome"
 	"wiretape/replay/internal/unfinished"
 	"wiretape/wire"
 	"wiretape/wire/aewr"
@@ -156,7 +155,7 @@ func (b *builder) addShadow(c *container) error {
 		}
 		b.report.add(wire.Finding{Kind: KindHole, Offset: int64(h.from), Length: int64(h.to - h.from), File: filepath.Join(shadowsName, file),
 			Message: "no chunk carried bytes " + wire.Utoa(h.from) + " to " + wire.Utoa(h.to) + " of " + c.key.words(),
-			Cost:    outcome.Many(int64(h.to-h.from), "byte") + " of the shadow missing: they read as zeros"})
+			Cost:    wire.Many(int64(h.to-h.from), "byte") + " of the shadow missing: they read as zeros"})
 	}
 	for _, o := range c.overlap {
 		later, err := b.placeOf(o.frame)
@@ -176,8 +175,8 @@ func (b *builder) addShadow(c *container) error {
 			return err
 		}
 		b.report.add(wire.Finding{Kind: KindOverlap, Connection: later.Connection, Offset: later.Offset, Field: "bytes",
-			Want: "the bytes of the chunk at " + earlier.Connection + ":" + wire.Itoa(earlier.Offset), Got: outcome.Many(o.bytes, "other byte"),
-			Message: "two chunks differ in " + outcome.Many(o.bytes, "byte") + " from " + wire.Utoa(o.from) + " to " + wire.Utoa(o.to) + " of " + c.key.words(),
+			Want: "the bytes of the chunk at " + earlier.Connection + ":" + wire.Itoa(earlier.Offset), Got: wire.Many(o.bytes, "other byte"),
+			Message: "two chunks differ in " + wire.Many(o.bytes, "byte") + " from " + wire.Utoa(o.from) + " to " + wire.Utoa(o.to) + " of " + c.key.words(),
 			Cost:    "the shadow has those of the " + kept + " chunk"})
 	}
 	b.report.Shadows = append(b.report.Shadows, r)

@@ -184,46 +184,46 @@ func (r *Report) Text(w io.Writer, dir string) error {
 	default:
 		fmt.Fprintf(b, "%s: rebuilt, with findings\n", dir)
 	}
-	fmt.Fprintf(b, "  read          %s in %s of %s, %s\n", humanize.IBytes(uint64(max(c.Bytes, 0))), outcome.Many(c.Frames, "frame"),
-		outcome.Many(int64(len(r.Connections)), "connection"), outcome.Many(c.Sessions, "session"))
+	fmt.Fprintf(b, "  read          %s in %s of %s, %s\n", humanize.IBytes(uint64(max(c.Bytes, 0))), wire.Many(c.Frames, "frame"),
+		wire.Many(int64(len(r.Connections)), "connection"), wire.Many(c.Sessions, "session"))
 	if c.BytesLost > 0 {
-		fmt.Fprintf(b, "  stepped over  %s\n", outcome.Many(c.BytesLost, "byte"))
+		fmt.Fprintf(b, "  stepped over  %s\n", wire.Many(c.BytesLost, "byte"))
 	}
 	fmt.Fprintf(b, "  requests      %s\n", words(r.Requests))
-	fmt.Fprintf(b, "  results       %s\n", outcome.Many(c.ResultRows, "row"))
+	fmt.Fprintf(b, "  results       %s\n", wire.Many(c.ResultRows, "row"))
 	fmt.Fprintf(b, "  transactions  %s\n", words(r.Transactions))
-	fmt.Fprintf(b, "  heartbeats    %s, %s paired with a ping", humanize.Comma(c.Heartbeats), outcome.Many(c.PongsPaired, "pong"))
+	fmt.Fprintf(b, "  heartbeats    %s, %s paired with a ping", humanize.Comma(c.Heartbeats), wire.Many(c.PongsPaired, "pong"))
 	if c.MaxLagBytes > 0 {
 		fmt.Fprintf(b, ", largest lag %s", humanize.IBytes(uint64(c.MaxLagBytes)))
 	}
-	fmt.Fprintf(b, "\n  epochs        %s, %s of the fence\n", humanize.Comma(c.Epochs), outcome.Many(c.FenceViolations, "violation"))
+	fmt.Fprintf(b, "\n  epochs        %s, %s of the fence\n", humanize.Comma(c.Epochs), wire.Many(c.FenceViolations, "violation"))
 	if c.Migrations > 0 {
 		fmt.Fprintf(b, "  migrations    %s\n", humanize.Comma(c.Migrations))
 	}
 	if c.RequestsUncertain > 0 {
-		fmt.Fprintf(b, "  uncertain     %s matched behind lost bytes\n", outcome.Many(c.RequestsUncertain, "request"))
+		fmt.Fprintf(b, "  uncertain     %s matched behind lost bytes\n", wire.Many(c.RequestsUncertain, "request"))
 	}
 	for i, k := range r.Connections {
 		if i == textLines {
-			fmt.Fprintf(b, "  … and %s more\n", outcome.Many(int64(len(r.Connections)-i), "connection"))
+			fmt.Fprintf(b, "  … and %s more\n", wire.Many(int64(len(r.Connections)-i), "connection"))
 			break
 		}
-		fmt.Fprintf(b, "  %s  session %d, %s, version %s, %s, ending %s\n", wire.SafeText(k.ID, 80), k.Session, k.Direction, versions(k.Versions), outcome.Many(k.Frames, "frame"), k.Ending)
+		fmt.Fprintf(b, "  %s  session %d, %s, version %s, %s, ending %s\n", wire.SafeText(k.ID, 80), k.Session, k.Direction, versions(k.Versions), wire.Many(k.Frames, "frame"), k.Ending)
 	}
 	if len(r.Shadows) > 0 {
 		fmt.Fprintln(b, "shadows")
 	}
 	for i, s := range r.Shadows {
 		if i == textLines {
-			fmt.Fprintf(b, "  … and %s more, all of them in the catalogue\n", outcome.Many(int64(len(r.Shadows)-i), "shadow"))
+			fmt.Fprintf(b, "  … and %s more, all of them in the catalogue\n", wire.Many(int64(len(r.Shadows)-i), "shadow"))
 			break
 		}
 		fmt.Fprintf(b, "  %s  %s of %s", s.File, humanize.IBytes(uint64(s.Bytes)), humanize.IBytes(s.Length))
 		if s.Holes > 0 {
-			fmt.Fprintf(b, ", %s, %s missing", outcome.Many(s.Holes, "hole"), outcome.Many(s.Missing, "byte"))
+			fmt.Fprintf(b, ", %s, %s missing", wire.Many(s.Holes, "hole"), wire.Many(s.Missing, "byte"))
 		}
 		if s.Overlaps > 0 {
-			fmt.Fprintf(b, ", %s", outcome.Many(s.Overlaps, "differing overlap"))
+			fmt.Fprintf(b, ", %s", wire.Many(s.Overlaps, "differing overlap"))
 		}
 		fmt.Fprintln(b)
 	}

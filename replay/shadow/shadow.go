@@ -20,6 +20,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"wiretape/capture"
 	"wiretape/replay/internal/unfinished"
@@ -138,7 +139,7 @@ func (b *builder) build(set *capture.Set, conns []*capture.Connection) (wrong []
 		return nil, err
 	}
 	b.shadows = newContainers(filepath.Join(b.dir, shadowsName))
-	for _, f := range set.Findings {
+	for _, f := range slices.Concat(set.Findings, set.Absent()) {
 		b.report.add(f)
 	}
 	for _, c := range set.Connections {

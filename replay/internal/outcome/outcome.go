@@ -10,10 +10,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
-
-	"github.com/dustin/go-humanize"
 
 	"wiretape/wire"
 )
@@ -143,21 +140,6 @@ func Place(f wire.Finding) string {
 		return "input"
 	}
 	return wire.SafeText(where, 120) + ":" + wire.Itoa(f.Offset)
-}
-
-// Many is a count with its noun, in the plural but for 1.
-func Many(n int64, one string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	plural := one + "s"
-	switch {
-	case strings.HasSuffix(one, "s"):
-		plural = one + "es"
-	case strings.HasSuffix(one, "try"):
-		plural = strings.TrimSuffix(one, "y") + "ies"
-	}
-	return humanize.Comma(n) + " " + plural
 }
 
 // UTC is a time in nanoseconds since 1970, for people.

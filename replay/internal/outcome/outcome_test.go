@@ -83,15 +83,3 @@ func TestText(t *testing.T) {
 		t.Error(got)
 	}
 }
-
-// TestMany: the nouns that the reports count.
-func TestMany(t *testing.T) {
-	for n, want := range map[int64]string{0: "0 losses", 1: "1 loss", 1234: "1,234 losses"} {
-		if got := Many(n, "loss"); got != want {
-			t.Errorf("%q, want %q", got, want)
-		}
-	}
-	if got := Many(2, "index entry"); got != "2 index entries" {
-		t.Error(got)
-	}
-}
