@@ -38,7 +38,7 @@ replay diff site-a.dendro site-b.dendro --json`,
 		fs.BoolVar(&asJSON, "json", false, "the comparison as one JSON object (docs/archives.md)")
 		return func(r *cli.Run) (err error) {
 			if len(r.Args) != 2 {
-				return cli.Usagef("two archives are compared, %d are given", len(r.Args))
+				return cli.Usagef("two archives are compared: %s given", wire.Count(int64(len(r.Args)), "archive"))
 			}
 			ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 			defer stop()

@@ -42,7 +42,7 @@ replay extract site.dendro --dir cpu/ --label host=web-00 --stream cpu_usage --f
 		fs.BoolVar(&asJSON, "json", false, "the manifest as JSON (docs/archives.md)")
 		return func(r *cli.Run) (err error) {
 			if len(r.Args) != 1 {
-				return cli.Usagef("one ARCHIVE is taken apart, %d are given", len(r.Args))
+				return cli.Usagef("one ARCHIVE is taken apart: %s given", wire.Count(int64(len(r.Args)), "archive"))
 			}
 			if dir == "" {
 				return cli.Usagef("--dir DIR is required")
