@@ -133,6 +133,30 @@ type Briefer interface {
 	Brief(u Unit) Info
 }
 
+// Skimmer is a decoder that moves over many small frames at a time, for who
+// looks at millions of them.
+type Skimmer interface {
+	// Skim moves over frames from the current position on as Head and Observe
+	// do, as long as each is whole in b, Observe finds nothing in it, and Brief
+	// tells of it what a Skimmed holds and a label that was told before. It
+	// fills dst and gives how many frames these are and their bytes, which may
+	// be 0: what comes next then needs Head and Observe.
+	Skim(b []byte, dst []Skimmed) (n, size int)
+}
+
+// Skimmed is what a Skimmer tells of a frame.
+type Skimmed struct {
+	// Source and Time are those of Info.
+	Source uint64
+	Time   int64
+	// Size of the whole frame with its length prefix.
+	Size uint32
+	Kind uint32
+	// HasTime says that Time is one.
+	HasTime   bool
+	HasSource bool
+}
+
 // UnitType tells what the bytes at a position are.
 type UnitType uint8
 

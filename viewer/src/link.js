@@ -2,7 +2,7 @@
 
 import { startWorker } from './trusted.js';
 
-/* global SINGLE, WORKER_SOURCE, WASM_GZIP */
+/* global SINGLE, WORKER_SOURCE, READ_SOURCE, WASM_GZIP */
 
 /** An answer that belongs to what is no longer shown. */
 export class Stale extends Error {}
@@ -15,7 +15,8 @@ export class Link {
     this.generation = 0;
     this.heard = {};
     this.worker.onmessage = ({ data }) => this.message(data);
-    this.worker.onerror = (e) => this.heard.failed?.({ what: 'worker', message: e.message || 'the worker could not be started' });
+    this.reader = startWorker('./read.js', SINGLE ? READ_SOURCE : undefined);
+    this.worker.onerror = this.reader.onerror = (e) => this.heard.failed?.({ what: 'worker', message: e.message || 'the worker could not be started' });
   }
 
   message(m) {
@@ -53,17 +54,19 @@ export class Link {
     return this.send(op, args, undefined, true);
   }
 
-  send(op, args, generation, moves) {
+  send(op, args, generation, moves, transfer) {
     const id = this.next++;
     return new Promise((resolve, reject) => {
       this.waiting.set(id, { resolve, reject, moves, generation: this.generation });
-      this.worker.postMessage({ id, generation, op, args });
+      this.worker.postMessage({ id, generation, op, args }, transfer);
     });
   }
 
   async start() {
     const wasm = SINGLE ? await gunzip(WASM_GZIP) : new URL('./wiretape.wasm', document.baseURI).href;
-    return this.send('start', { wasm }, undefined, false);
+    const { port1, port2 } = new MessageChannel();
+    this.reader.postMessage({ port: port1 }, [port1]);
+    return this.send('start', { wasm, reader: port2 }, undefined, false, [port2]);
   }
 }
 

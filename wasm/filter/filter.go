@@ -55,12 +55,12 @@ const (
 type field struct {
 	name string
 	typ  fieldType
-	// info and findings say what of the row it needs.
-	info, findings bool
-	has            func(*Subject) bool
-	num            func(*Subject) int64
-	text           func(*Subject) string
-	about          string
+	// info, summary and findings say what of the row it needs.
+	info, summary, findings bool
+	has                     func(*Subject) bool
+	num                     func(*Subject) int64
+	text                    func(*Subject) string
+	about                   string
 }
 
 func always(*Subject) bool { return true }
@@ -74,18 +74,21 @@ var fields = []field{
 	{name: "source", typ: isText, info: true, has: func(s *Subject) bool { return s.Info.HasSource }, num: func(s *Subject) int64 { return int64(s.Info.Source) }, text: func(s *Subject) string { return s.Info.Label }, about: "whom it is about, by label or number"},
 	{name: "stream", typ: isText, info: true, has: func(s *Subject) bool { return s.Info.Stream != "" }, text: func(s *Subject) string { return s.Info.Stream }, about: "the named series"},
 	{name: "time", typ: isTime, info: true, has: func(s *Subject) bool { return s.Info.HasTime }, num: func(s *Subject) int64 { return s.Info.Time }, about: "the data's own time"},
-	{name: "summary", typ: isText, info: true, has: func(s *Subject) bool { return s.Info.Summary != "" }, text: func(s *Subject) string { return s.Info.Summary }, about: "the text of the last column"},
+	{name: "summary", typ: isText, info: true, summary: true, has: func(s *Subject) bool { return s.Info.Summary != "" }, text: func(s *Subject) string { return s.Info.Summary }, about: "the text of the last column"},
 	{name: "finding", typ: isText, findings: true, has: func(s *Subject) bool { return len(s.Findings) > 0 }, about: "a finding's kind or message; alone: any finding"},
 }
 
 // Expr is a checked expression.
 type Expr struct {
-	root           node
-	info, findings bool
+	root                    node
+	info, summary, findings bool
 }
 
 // NeedsInfo says that Subject.Info must be filled in.
 func (e *Expr) NeedsInfo() bool { return e.info }
+
+// NeedsSummary says that Info must have its Summary.
+func (e *Expr) NeedsSummary() bool { return e.summary }
 
 // NeedsFindings says that rows must be checked whole for Subject.Findings.
 func (e *Expr) NeedsFindings() bool { return e.findings }

@@ -79,14 +79,15 @@ func TestMatch(t *testing.T) {
 }
 
 func TestNeeds(t *testing.T) {
-	for expr, want := range map[string][2]bool{
-		"kind == 3 and size > 1": {false, false}, "source": {true, false}, "finding": {false, true}, "time or finding": {true, true},
+	for expr, want := range map[string][3]bool{
+		"kind == 3 and size > 1": {}, "source": {true}, "finding": {false, false, true}, "time or finding": {true, false, true},
+		"size > 1 or summary ~ x": {true, true}, "stream": {true},
 	} {
 		e, wrong := Parse(expr, kinds)
 		if wrong != nil {
 			t.Fatal(wrong)
 		}
-		if got := [2]bool{e.NeedsInfo(), e.NeedsFindings()}; got != want {
+		if got := [3]bool{e.NeedsInfo(), e.NeedsSummary(), e.NeedsFindings()}; got != want {
 			t.Errorf("%s needs %v, want %v", expr, got, want)
 		}
 	}

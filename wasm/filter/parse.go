@@ -185,6 +185,7 @@ func (p *parser) comparison() node {
 		return p.fail("there is no field " + wire.SafeText(p.tok, 40) + "; there are " + fieldNames())
 	}
 	p.expr.info = p.expr.info || f.info
+	p.expr.summary = p.expr.summary || f.summary
 	p.expr.findings = p.expr.findings || f.findings
 	p.scan()
 	if p.kind != tokenSign || p.tok == ")" || p.tok == "&&" || p.tok == "||" {

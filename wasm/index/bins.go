@@ -38,6 +38,13 @@ func (s *series) add(bin, slot int, m marks) {
 	s.gaps[bin] += m.gaps
 }
 
+func (s *series) count(bin, slot int) {
+	if s.kinds[slot] == nil {
+		s.kinds[slot] = new([Bins]uint32)
+	}
+	s.kinds[slot][bin]++
+}
+
 // gapKinds are the findings that tell of something that is not there.
 var gapKinds = [...]string{"gap", "sequence-gap", KindMissing, wire.KindZeroTail}
 
@@ -53,16 +60,28 @@ func marksOf(list []wire.Finding) (m marks) {
 	return m
 }
 
+// cell is a stretch of values that lie in one bin, where most of the next ones
+// fall too: those from from on, fewer than width behind it.
+type cell struct {
+	from  int64
+	width uint64
+	bin   int
+}
+
+func (c *cell) holds(v int64) bool { return uint64(v)-uint64(c.from) < c.width }
+
 // bins lay the rows over the connection's bytes, whose range is known, over the
 // data's own time, whose range grows: there a bin's width doubles and
 // neighbours merge until all times fit; and over the time of arrival, of which
 // the page says which bytes came in which bin.
 type bins struct {
-	bytes series
-	start int64
-	width int64
+	bytes  series
+	start  int64
+	width  int64
+	atByte cell
 
 	time    series
+	atTime  cell
 	hasTime bool
 	from    int64 // of the first bin
 	step    uint64
@@ -100,7 +119,7 @@ type Place struct {
 // both lists are in rising order of their offsets.
 func (ix *Index) Axes(places []int64, steps []Step) {
 	b := &ix.Bins
-	b.steps, b.bin = steps, -1
+	b.steps = steps
 	b.places = make([]Place, len(places))
 	for i, p := range places {
 		b.places[i].Offset = p
@@ -108,23 +127,51 @@ func (ix *Index) Axes(places []int64, steps []Step) {
 }
 
 func (b *bins) init(start, end int64) {
-	b.start = start
+	b.start, b.bin = start, -1
 	b.width = max(1, (end-start+Bins-1)/Bins)
 }
 
 // add takes a row; those of one connection come in rising order of offset.
 func (b *bins) add(off int64, slot int, m marks) {
-	b.bytes.add(int(min((off-b.start)/b.width, Bins-1)), slot, m)
+	if !b.atByte.holds(off) {
+		b.seekByte(off)
+	}
+	b.bytes.add(b.atByte.bin, slot, m)
+	if b.bin >= 0 {
+		b.arrival.add(b.bin, slot, m)
+	}
+}
+
+// count is add without marks.
+func (b *bins) count(off int64, slot int) {
+	if !b.atByte.holds(off) {
+		b.seekByte(off)
+	}
+	b.bytes.count(b.atByte.bin, slot)
+	if b.bin >= 0 {
+		b.arrival.count(b.bin, slot)
+	}
+}
+
+// seekByte makes atByte the stretch from an offset on that lies in one bin of
+// the bytes and in one of the arrival, with no place in it.
+func (b *bins) seekByte(off int64) {
+	i := min((off-b.start)/b.width, Bins-1)
+	end := b.start + (i+1)*b.width
 	for len(b.steps) > 0 && b.steps[0].Offset <= off {
 		b.bin, b.steps = b.steps[0].Bin, b.steps[1:]
 		b.hasArrival = true
 	}
-	if b.hasArrival && b.bin >= 0 {
-		b.arrival.add(b.bin, slot, m)
+	if len(b.steps) > 0 {
+		end = min(end, b.steps[0].Offset)
 	}
 	for b.placed < len(b.places) && b.places[b.placed].Offset <= off {
 		b.placed++
 	}
+	if b.placed < len(b.places) {
+		end = min(end, b.places[b.placed].Offset)
+	}
+	b.atByte = cell{off, uint64(max(end-off, 1)), int(i)}
 }
 
 // firstStep is the width of a time bin at the start: a millisecond.
@@ -153,24 +200,45 @@ func (b *bins) addTime(t int64, slot int, m marks) {
 		m.findings += b.early.findings
 		m.gaps += b.early.gaps
 	}
+	b.reach(t)
+	b.put(t, slot, m)
+}
+
+// reach says that a row with a time was reached.
+func (b *bins) reach(t int64) {
 	b.last = t
 	for ; b.timed < b.placed; b.timed++ {
 		p := &b.places[b.timed]
 		p.Time, p.HasTime = t, true
 	}
-	b.put(t, slot, m)
+}
+
+// countTime is addTime without marks, for what most rows are: a time in the
+// bin of the one before. It reports whether it was.
+func (b *bins) countTime(t int64, slot int) bool {
+	if !b.atTime.holds(t) || b.timed < b.placed {
+		return false
+	}
+	b.last = t
+	b.time.count(b.atTime.bin, slot)
+	return true
 }
 
 // put makes room for a time and takes it.
 func (b *bins) put(t int64, slot int, m marks) {
-	for {
+	for !b.atTime.holds(t) {
 		d := uint64(t) - uint64(b.from)
-		if t >= b.from && d/b.step < Bins {
-			b.time.add(int(d/b.step), slot, m)
-			return
+		if i := d / b.step; t >= b.from && i < Bins {
+			b.atTime = cell{int64(uint64(b.from) + i*b.step), b.step, int(i)}
+			if b.atTime.holds(math.MaxInt64) || b.atTime.holds(math.MinInt64) {
+				b.atTime = cell{t, 1, int(i)}
+			}
+			break
 		}
 		b.widen(t < b.from)
+		b.atTime = cell{}
 	}
+	b.time.add(b.atTime.bin, slot, m)
 }
 
 // widen doubles the width of a bin; to the left, what is there moves into the

@@ -93,20 +93,63 @@ func (ix *Index) FilterPass(e *filter.Expr, h *Hits, limit int64) *Pass {
 		check = CheckLimit
 	}
 	p := &Pass{ix: ix, w: ix.walker(check)}
+	match := func(s *filter.Subject) {
+		if e.Match(s) {
+			h.add(s.Number)
+			p.over = h.n == limit
+		}
+	}
+	// What skimmed frames share with the one before of the same kind or source.
+	names := map[uint32]string{}
+	labels := map[uint64]string{}
 	p.visit = func(r *Row) bool {
 		s := filter.Subject{Number: r.Number, Offset: r.Offset, Size: r.Size, Type: r.What.String(),
 			Name: rowName(ix.Protocol, r), Findings: r.Findings}
 		if r.What == Frame {
 			s.HasKind, s.Kind = true, r.Kind
-			if e.NeedsInfo() {
+			if e.NeedsSummary() {
 				s.Info = p.w.dec.Info(r.Unit)
+			} else if e.NeedsInfo() {
+				s.Info = p.w.brief(r.Unit)
 			}
 		}
-		if e.Match(&s) {
-			h.add(r.Number)
-			p.over = h.n == limit
-		}
+		clear(labels) // it may have told another
+		match(&s)
 		return p.over
+	}
+	if !e.NeedsSummary() {
+		p.w.skimmed = func(batch []wire.Skimmed, number, pos int64, b []byte) bool {
+			s := filter.Subject{Type: Frame.String(), HasKind: true}
+			for i := range batch {
+				f := &batch[i]
+				s.Number, s.Offset, s.Size = number, pos, int64(f.Size)
+				if s.Name == "" || s.Kind != f.Kind {
+					name, ok := names[f.Kind]
+					if !ok {
+						name = rowName(ix.Protocol, &Row{Unit: wire.Unit{Kind: f.Kind}, What: Frame})
+						names[f.Kind] = name
+					}
+					s.Kind, s.Name = f.Kind, name
+				}
+				if f.HasSource && (!s.Info.HasSource || s.Info.Source != f.Source) {
+					label, ok := labels[f.Source]
+					if !ok && e.NeedsInfo() {
+						label = p.w.brief(wire.Unit{Type: wire.UnitFrame, Offset: pos, Size: s.Size, Kind: f.Kind, Bytes: b[:f.Size]}).Label
+						labels[f.Source] = label
+					}
+					s.Info.Source, s.Info.Label = f.Source, label
+				}
+				s.Info.HasSource, s.Info.HasTime, s.Info.Time = f.HasSource, f.HasTime, f.Time
+				match(&s)
+				if p.over {
+					break
+				}
+				number++
+				pos += s.Size
+				b = b[f.Size:]
+			}
+			return p.over
+		}
 	}
 	p.w.start(0, ix.Runs[0].Start, 0, ix.Runs[0].Context)
 	return p

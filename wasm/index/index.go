@@ -21,8 +21,10 @@ const (
 	// contextLimit is the most bytes that one decoder state may hold.
 	contextLimit = 1 << 20
 	// stateRows and stateLarge are how many rows, or rows too large to be read
-	// whole, lie between two states at the start.
-	stateRows, stateLarge = 64, 64
+	// whole, lie between two states at the start, and stateSpan how many bytes of
+	// other rows.
+	stateRows, stateLarge = 1024, 64
+	stateSpan             = 2 << 20
 	// MaxFindings is how many findings are kept; all are counted.
 	MaxFindings = 5000
 	// MaxSources and MaxStreams bound what the sources panel lists.
@@ -56,8 +58,12 @@ type Index struct {
 	stateBytes int
 	stateRows  int64
 	stateLarge int64
+	stateSpan  int64
 	sinceRows  int64
 	sinceLarge int64
+	sinceBytes int64
+	// stateEntries is how many subjects the newest state is of.
+	stateEntries int64
 
 	findings  []found
 	nFindings int64
@@ -70,7 +76,7 @@ type Index struct {
 	frameSlots [256]uint8
 	sources    []*source
 	byID       map[uint64]*source
-	lastSrc    *source
+	recent     [recentSources]*source
 	streams    int
 	Bins       bins
 }
@@ -91,7 +97,7 @@ type kind struct {
 // New makes an empty index over the runs, of which there is at least one.
 func New(p wire.Protocol, d wire.Direction, runs []Run) *Index {
 	ix := &Index{Protocol: p, Direction: d, Runs: runs, End: runs[0].Start,
-		stateRows: stateRows, stateLarge: stateLarge,
+		stateRows: stateRows, stateLarge: stateLarge, stateSpan: stateSpan,
 		kindAt: map[uint32]int{}, byID: map[uint64]*source{}}
 	ix.Bins.init(runs[0].Start, runs[len(runs)-1].End)
 	ix.states = append(ix.states, state{pos: runs[0].Start, context: packed.AppendContext(nil, runs[0].Context)})
@@ -109,6 +115,12 @@ func (ix *Index) First() *Pass {
 		ix.add(r, p.w.brief)
 		return false
 	}
+	p.w.skimmed = func(batch []wire.Skimmed, number, pos int64, b []byte) bool {
+		ix.addSkimmed(batch, number, pos, b, p.w.brief)
+		p.after()
+		return false
+	}
+	p.w.room = func() int64 { return max(1, ix.statesApart()-ix.sinceRows) }
 	p.after = func() {
 		ix.End = p.w.pos
 		ix.keepState(&p.w)
@@ -119,16 +131,16 @@ func (ix *Index) First() *Pass {
 
 // keepState keeps the decoder's state at the walker's place when it is due.
 func (ix *Index) keepState(w *walker) {
-	if ix.sinceRows < ix.stateRows && ix.sinceLarge < ix.stateLarge || !w.atBoundary() || w.done {
+	if !ix.stateDue() || !w.atBoundary() || w.done {
 		return
 	}
 	c := w.dec.Context(contextLimit)
 	s := state{number: w.number, pos: w.pos, run: w.run, context: packed.AppendContext(nil, c)}
-	if c != nil && ix.sinceRows < 16*int64(len(c.Entries)) && ix.sinceLarge < ix.stateLarge {
-		// A state that costs much is kept more rarely.
-		return
+	ix.stateEntries = 0
+	if c != nil {
+		ix.stateEntries = int64(len(c.Entries))
 	}
-	ix.sinceRows, ix.sinceLarge = 0, 0
+	ix.sinceRows, ix.sinceLarge, ix.sinceBytes = 0, 0, 0
 	if last := &ix.states[len(ix.states)-1]; string(last.context) == string(s.context) {
 		s.context = last.context
 	} else {
@@ -139,6 +151,20 @@ func (ix *Index) keepState(w *walker) {
 	if ix.stateBytes > stateBudget {
 		ix.thinStates()
 	}
+}
+
+// statesApart is how many rows lie between two states: more where a state costs
+// much.
+func (ix *Index) statesApart() int64 { return max(ix.stateRows, entryRows*ix.stateEntries) }
+
+// entryRows is how many rows pay for a state's part of one subject.
+const entryRows = 16
+
+// stateDue says that what a walk from the newest state to here reads is enough
+// for another state.
+func (ix *Index) stateDue() bool {
+	return ix.sinceLarge >= ix.stateLarge || ix.sinceRows >= ix.statesApart() ||
+		ix.sinceBytes >= ix.stateSpan && ix.sinceRows >= entryRows*ix.stateEntries
 }
 
 func (ix *Index) thinStates() {
@@ -152,6 +178,7 @@ func (ix *Index) thinStates() {
 	ix.states, ix.stateBytes = kept, bytes
 	ix.stateRows *= 2
 	ix.stateLarge *= 2
+	ix.stateSpan *= 2
 }
 
 // before is the newest state at or before a row.
@@ -177,6 +204,8 @@ func (ix *Index) add(r *Row, brief func(wire.Unit) wire.Info) {
 	ix.sinceRows++
 	if r.Size > CheckLimit {
 		ix.sinceLarge++
+	} else {
+		ix.sinceBytes += r.Size
 	}
 	slot := ix.slot(r)
 	k := &ix.kinds[slot]
@@ -202,6 +231,50 @@ func (ix *Index) add(r *Row, brief func(wire.Unit) wire.Info) {
 	for i := range r.Findings {
 		ix.addFinding(r.Number, &r.Findings[i], src)
 	}
+}
+
+// addSkimmed takes frames into the index that the decoder moved over at once,
+// with nothing found in them, from row number at pos on; b starts there.
+func (ix *Index) addSkimmed(batch []wire.Skimmed, number, pos int64, b []byte, brief func(wire.Unit) wire.Info) {
+	bins, at, asked := &ix.Bins, 0, int64(0)
+	for i := range batch {
+		f := &batch[i]
+		var s *source
+		if f.HasSource {
+			s = ix.sourceOf(f.Source)
+		}
+		slot := -1
+		if f.Kind < uint32(len(ix.frameSlots)) {
+			slot = int(ix.frameSlots[f.Kind]) - 1
+		}
+		size := int64(f.Size)
+		if slot < 0 || s == nil && f.HasSource {
+			// The first of its kind or source: what it is called is asked for.
+			u := wire.Unit{Type: wire.UnitFrame, Offset: pos + int64(at), Size: size, Kind: f.Kind, Bytes: b[at : at+int(f.Size)]}
+			ix.add(&Row{Unit: u, What: Frame, Number: number}, brief)
+			asked += size
+		} else {
+			k := &ix.kinds[slot]
+			k.rows++
+			k.bytes += size
+			bins.count(pos+int64(at), slot)
+			if s != nil {
+				s.last = number
+				s.rows++
+				s.bytes += size
+				s.kinds[slot]++
+				span(&s.hasTime, &s.from, &s.to, f.HasTime, f.Time)
+			}
+			if f.HasTime && !bins.countTime(f.Time, slot) && isTime(f.Time) {
+				bins.addTime(f.Time, slot, marks{})
+			}
+			ix.sinceRows++
+		}
+		at += int(f.Size)
+		number++
+	}
+	ix.Rows = number
+	ix.sinceBytes += int64(at) - asked
 }
 
 func kindKey(r *Row) uint32 {

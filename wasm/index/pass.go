@@ -89,6 +89,7 @@ func (ix *Index) RowsPass(numbers []int64) *Pass {
 		seek()
 		return p.w.pos != was
 	}
+	p.w.skimmed = func([]wire.Skimmed, int64, int64, []byte) bool { return false }
 	if len(numbers) == 0 {
 		p.over = true
 	} else {
@@ -119,10 +120,20 @@ func (ix *Index) UnitPass(number int64) *Pass {
 func (ix *Index) FindPass(off int64) *Pass {
 	p := &Pass{ix: ix, w: ix.walker(0)}
 	ix.beforeOffset(off).place(&p.w)
-	p.visit = func(r *Row) bool {
-		p.Out = append(p.Out[:0], wire.Itoa(r.Number)...)
-		p.over = r.End() > off
+	at := func(number, end int64) bool {
+		p.Out = append(p.Out[:0], wire.Itoa(number)...)
+		p.over = end > off
 		return p.over
+	}
+	p.visit = func(r *Row) bool { return at(r.Number, r.End()) }
+	p.w.skimmed = func(batch []wire.Skimmed, number, pos int64, _ []byte) bool {
+		for i := range batch {
+			if pos += int64(batch[i].Size); i+1 < len(batch) && pos <= off {
+				continue
+			}
+			return at(number+int64(i), pos)
+		}
+		return false
 	}
 	return p
 }

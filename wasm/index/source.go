@@ -37,10 +37,7 @@ func (ix *Index) observeSource(r *Row, info *wire.Info, slot int) *source {
 	if !info.HasSource {
 		return nil
 	}
-	s := ix.lastSrc
-	if s == nil || s.id != info.Source {
-		s = ix.byID[info.Source]
-	}
+	s := ix.sourceOf(info.Source)
 	if s == nil {
 		if len(ix.sources) == MaxSources {
 			return nil
@@ -57,8 +54,7 @@ func (ix *Index) observeSource(r *Row, info *wire.Info, slot int) *source {
 	s.rows++
 	s.bytes += r.Size
 	s.kinds[slot]++
-	ix.lastSrc = s
-	span(&s.hasTime, &s.from, &s.to, info)
+	span(&s.hasTime, &s.from, &s.to, info.HasTime, info.Time)
 	if info.Stream == "" {
 		return s
 	}
@@ -74,18 +70,35 @@ func (ix *Index) observeSource(r *Row, info *wire.Info, slot int) *source {
 	}
 	t.rows++
 	t.bytes += r.Size
-	span(&t.hasTime, &t.from, &t.to, info)
+	span(&t.hasTime, &t.from, &t.to, info.HasTime, info.Time)
 	return s
 }
 
-func span(has *bool, from, to *int64, info *wire.Info) {
-	if !info.HasTime {
+// recentSources is how many sources are found without the map.
+const recentSources = 16
+
+// sourceOf is what is known of a source, nil when it is not listed.
+func (ix *Index) sourceOf(id uint64) *source {
+	r := &ix.recent[id%recentSources]
+	if *r == nil || (*r).id != id {
+		s := ix.byID[id]
+		if s == nil {
+			return nil
+		}
+		*r = s
+	}
+	return *r
+}
+
+// span widens a span of times by t, if that is one.
+func span(has *bool, from, to *int64, isTime bool, t int64) {
+	if !isTime {
 		return
 	}
 	if !*has {
-		*has, *from, *to = true, info.Time, info.Time
+		*has, *from, *to = true, t, t
 	}
-	*from, *to = min(*from, info.Time), max(*to, info.Time)
+	*from, *to = min(*from, t), max(*to, t)
 }
 
 // AppendSources appends what is known of the sources as JSON.

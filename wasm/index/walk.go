@@ -76,6 +76,14 @@ type walker struct {
 	target int64
 	// before is called before the decoder observes the target.
 	before func()
+	// skimmed is given what a Skimmer moved over, from the row number at pos on,
+	// where b starts; nil when every row is to be visited. room is how many
+	// frames that may be, where that is bounded; a target is always visited.
+	// It reports whether to stop.
+	skimmed func(batch []wire.Skimmed, number, pos int64, b []byte) bool
+	room    func() int64
+	skimmer wire.Skimmer
+	batch   []wire.Skimmed
 
 	run    int
 	pos    int64
@@ -104,6 +112,7 @@ func (w *walker) start(run int, pos, number int64, c *wire.Context) {
 	if b, ok := w.dec.(wire.Briefer); ok {
 		w.brief = b.Brief
 	}
+	w.skimmer, _ = w.dec.(wire.Skimmer)
 }
 
 // atBoundary says that the place is one between two rows.
@@ -169,6 +178,41 @@ func (w *walker) nextRun(visit func(*Row) bool) bool {
 // KindMissing: bytes of a connection that no file that was opened holds.
 const KindMissing = "missing-bytes"
 
+// skimBatch is the most frames that are skimmed at a time.
+const skimBatch = 512
+
+// skim moves over plain frames at the start of b, the bytes at pos: whether
+// there were any, and whether to stop.
+func (w *walker) skim(b []byte) (moved, stop bool) {
+	if w.skimmed == nil || w.skimmer == nil || w.junking {
+		return false, false
+	}
+	most := int64(skimBatch)
+	if w.room != nil {
+		most = min(most, w.room())
+	}
+	if w.target >= w.number {
+		most = min(most, w.target-w.number)
+	}
+	if most <= 0 {
+		return false, false
+	}
+	if z := w.runs[w.run].ZerosFrom; z > 0 {
+		b = b[:min(int64(len(b)), z-w.pos)]
+	}
+	if w.batch == nil {
+		w.batch = make([]wire.Skimmed, skimBatch)
+	}
+	n, size := w.skimmer.Skim(b[:min(len(b), FeedLimit)], w.batch[:most])
+	if n == 0 {
+		return false, false
+	}
+	number, pos := w.number, w.pos
+	w.number += int64(n)
+	w.pos += int64(size)
+	return true, w.skimmed(w.batch[:n], number, pos, b)
+}
+
 // feed takes b, the bytes at w.pos, as far as whole units go, and gives each
 // row to visit until that says stop. What is wanted next is in pos and need.
 func (w *walker) feed(b []byte, visit func(*Row) bool) {
@@ -199,6 +243,11 @@ func (w *walker) feed(b []byte, visit func(*Row) bool) {
 		if len(have) == 0 {
 			w.need = 1
 			return
+		}
+		if moved, stop := w.skim(have); stop {
+			return
+		} else if moved {
+			continue
 		}
 		end := int64(len(have)) == left
 		h := w.dec.Head(have, end)

@@ -118,3 +118,51 @@ func BenchmarkRead(b *testing.B) {
 		}
 	})
 }
+
+// BenchmarkSkim is what the index pass of a viewer does first with small frames.
+func BenchmarkSkim(b *testing.B) {
+	s := stream(hello(0), hello(1))
+	row := []dendro.Row{{Stream: []byte("a"), Row: make([]byte, 8)}}
+	n := 2
+	for seq := uint64(0); len(s) < 8<<20; seq++ {
+		for source := range uint32(2) {
+			row[0].TS = int64(seq)
+			r := dendro.NewRows(source, seq, dendro.State{}, row)
+			s = dendro.AppendRows(s, &r)
+			s = dendro.AppendClockOffset(s, &dendro.ClockOffset{Source: source, TS: 1, OffsetNs: 2})
+			n += 2
+		}
+	}
+	dst := make([]wire.Skimmed, 512)
+	b.SetBytes(int64(len(s)))
+	for b.Loop() {
+		d, err := dendro.NewDecoder(wire.Config{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		at := 0
+		for range 3 {
+			at += next(d, s[at:])
+		}
+		seen := 2
+		for at < len(s) {
+			k, size := d.Skim(s[at:], dst)
+			if k == 0 {
+				b.Fatal("a plain frame is not skimmed at ", at)
+			}
+			seen += k
+			at += size
+		}
+		if seen != n {
+			b.Fatal(seen, n)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(n), "ns/frame")
+}
+
+// next observes the unit at the start of s and gives its size.
+func next(d *dendro.Decoder, s []byte) int {
+	h := d.Head(s, true)
+	d.Observe(wire.Unit{Type: h.Type, Size: h.Size, Kind: h.Kind, Bytes: s[:h.Size]}, nil)
+	return int(h.Size)
+}

@@ -454,23 +454,9 @@ func (c *cursor) rowRecords(name string, count uint32) []byte {
 		c.short = true
 		return nil
 	}
-	b, p := c.b, c.p
-	for i := uint32(0); i < count; i++ {
-		// The short way of a sound row; a faulty one is read again by rowFault.
-		if len(b)-p < minRow {
-			return c.rowFault(name, i, p)
-		}
-		n := uint64(binary.LittleEndian.Uint32(b[p:]))
-		if n > uint64(len(b)-p-minRow) {
-			return c.rowFault(name, i, p)
-		}
-		stream := b[p+rowStreamLen : p+rowStreamLen+int(n)]
-		q := p + rowStreamLen + int(n) + rowFixed
-		m := uint64(binary.LittleEndian.Uint32(b[q-4:]))
-		if m > uint64(len(b)-q) || !utf8OK(stream) {
-			return c.rowFault(name, i, p)
-		}
-		p = q + int(m)
+	p, i, ok := soundRows(c.b, c.p, count)
+	if !ok {
+		return c.rowFault(name, i, p)
 	}
 	c.p = p
 	r := c.b[at:p:p]
@@ -480,6 +466,37 @@ func (c *cursor) rowRecords(name string, count uint32) []byte {
 	}
 	return r
 }
+
+// soundRows moves over count rows from p on: to their end, or to the row i that
+// is not sound or does not lie in b.
+func soundRows(b []byte, p int, count uint32) (end int, i uint32, ok bool) {
+	for ; i < count; i++ {
+		if len(b)-p < minRow {
+			return p, i, false
+		}
+		row := b[p:]
+		n := uint64(binary.LittleEndian.Uint32(row))
+		if n > uint64(len(row)-minRow) {
+			return p, i, false
+		}
+		tail := row[rowStreamLen+int(n):]
+		m := uint64(binary.LittleEndian.Uint32(tail[rowFixed-4:]))
+		if m > uint64(len(tail)-rowFixed) {
+			return p, i, false
+		}
+		// What follows a short name lets its bytes be looked at in one load.
+		if n > 8 || binary.LittleEndian.Uint64(row[rowStreamLen:])<<(64-8*n)&highBits != 0 {
+			if !utf8OK(row[rowStreamLen : rowStreamLen+int(n)]) {
+				return p, i, false
+			}
+		}
+		p += rowStreamLen + int(n) + rowFixed + int(m)
+	}
+	return p, count, true
+}
+
+// highBits are set in the bytes that are not ASCII.
+const highBits = 0x8080808080808080
 
 // rowFault reads row i at p field by field to name the one that fails.
 func (c *cursor) rowFault(name string, i uint32, p int) []byte {

@@ -60,6 +60,29 @@ type source struct {
 	lastSeq    uint64
 }
 
+// gap is how many intervals are missing before seq (rule 2).
+func (s *source) gap(seq uint64) uint64 {
+	if s.hasSeq && seq > s.lastSeq {
+		return seq - s.lastSeq - 1
+	}
+	return 0
+}
+
+// rowsDisposition is what becomes of rows that were built against a state
+// (rule 3).
+func (s *source) rowsDisposition(state State) Disposition {
+	switch {
+	case !s.seenFull && state != State{}:
+		return SkippedNoFull
+	case state != s.state:
+		return SkippedState
+	}
+	return Applied
+}
+
+// recentSources is how many sources are found without the map.
+const recentSources = 16
+
 // phase is what the decoder expects at its position.
 type phase uint8
 
@@ -80,8 +103,8 @@ const (
 type Decoder struct {
 	phase   phase
 	sources map[uint32]*source
-	last    *source // the one looked up last
-	held    int     // bytes in handshake and update of all sources
+	recent  [recentSources]*source // those looked up last, by ordinal
+	held    int                    // bytes in handshake and update of all sources
 
 	out       Outcome
 	handshake Handshake
@@ -276,7 +299,8 @@ func (d *Decoder) Observe(u wire.Unit, found []wire.Finding) []wire.Finding {
 // forget makes every ordinal unknown.
 func (d *Decoder) forget() {
 	clear(d.sources)
-	d.last, d.held = nil, 0
+	clear(d.recent[:])
+	d.held = 0
 }
 
 // drop makes one ordinal unknown.
@@ -284,16 +308,21 @@ func (d *Decoder) drop(ordinal uint32) {
 	if s := d.find(ordinal); s != nil {
 		d.held -= len(s.handshake) + len(s.update)
 		delete(d.sources, ordinal)
-		d.last = nil
+		d.recent[ordinal%recentSources] = nil
 	}
 }
 
 // find is the state of an ordinal, nil when it is unknown.
 func (d *Decoder) find(ordinal uint32) *source {
-	if d.last == nil || d.last.ordinal != ordinal {
-		d.last = d.sources[ordinal]
+	r := &d.recent[ordinal%recentSources]
+	if *r == nil || (*r).ordinal != ordinal {
+		if s := d.sources[ordinal]; s != nil {
+			*r = s
+			return s
+		}
+		return nil
 	}
-	return d.last
+	return *r
 }
 
 func (d *Decoder) frame(u wire.Unit, found []wire.Finding) []wire.Finding {
@@ -393,7 +422,6 @@ func (d *Decoder) onHandshake(u wire.Unit, c *cursor, found []wire.Finding) []wi
 		s.handshake = d.keep(c.b)
 	}
 	d.sources[h.Source] = s
-	d.last = s
 	return h.identityFindings(u, found)
 }
 
@@ -433,17 +461,11 @@ func (d *Decoder) onRows(u wire.Unit, found []wire.Finding) []wire.Finding {
 	if s == nil {
 		return found
 	}
-	if s.hasSeq && r.Seq > s.lastSeq && r.Seq-s.lastSeq > 1 {
-		d.out.Gap = r.Seq - s.lastSeq - 1
+	if d.out.Gap = s.gap(r.Seq); d.out.Gap > 0 {
 		found = append(found, gapFinding(u, named(s.ordinal, s.label), s.lastSeq, r.Seq, d.out.Gap))
 	}
 	s.hasSeq, s.lastSeq = true, r.Seq
-	switch {
-	case !s.seenFull && r.IndexState != State{}:
-		d.out.Disposition = SkippedNoFull
-	case r.IndexState != s.state:
-		d.out.Disposition = SkippedState
-	default:
+	if d.out.Disposition = s.rowsDisposition(r.IndexState); d.out.Disposition == Applied {
 		return found
 	}
 	return append(found, skippedFinding(u, named(s.ordinal, s.label), r, s.state, d.out.Disposition))

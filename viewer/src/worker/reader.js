@@ -5,6 +5,39 @@
 /** A source that is not what it was when it was opened. */
 export class ChangedError extends Error {}
 
+/** From how many bytes on a read is given to the other worker. */
+const APART = 256 << 10;
+
+/** The other end of read-worker.js. */
+class Apart {
+  constructor(port) {
+    this.port = port;
+    this.next = 1;
+    this.waiting = new Map();
+    port.onmessage = ({ data: { id, bytes, error } }) => {
+      const { resolve, reject } = this.waiting.get(id);
+      this.waiting.delete(id);
+      if (bytes) resolve(bytes);
+      else reject(Object.assign(new Error(), { name: error }));
+    };
+  }
+
+  read(blob) {
+    const id = this.next++;
+    return new Promise((resolve, reject) => {
+      this.waiting.set(id, { resolve, reject });
+      this.port.postMessage({ id, blob });
+    });
+  }
+}
+
+let apart;
+
+/** Gives large reads of files to the worker at the other end of port. */
+export function readApart(port) {
+  apart = new Apart(port);
+}
+
 /** A File or Blob of the page. */
 export class BlobPart {
   constructor(blob, name) {
@@ -16,7 +49,8 @@ export class BlobPart {
   async read(from, n) {
     let b;
     try {
-      b = await this.blob.slice(from, from + n).arrayBuffer();
+      const piece = this.blob.slice(from, from + n);
+      b = await (apart && n >= APART ? apart.read(piece) : piece.arrayBuffer());
     } catch (e) {
       throw new ChangedError(`${this.name} can't be read any more: it was changed, moved or deleted while it was open (${e.name})`);
     }
@@ -131,13 +165,17 @@ export class Stream {
 
 const SMALL = 16 << 10;
 const LARGE = 4 << 20;
-/** After so many bytes without a jump the next window is read while this one is worked on. */
+/** After so many bytes without a jump the next reads are under way while this one is worked on. */
 const AHEAD = 3 << 20;
+/** How many reads are under way then. */
+const DEPTH = 2;
+/** How much is copied together at least where a view lies over the edge of two reads. */
+const JOIN = 64 << 10;
 
 /**
  * The window of one walk: small where the walk jumps, so that skipped payloads
- * are not read; growing to large where it goes straight on, with the next one
- * already on its way.
+ * are not read; growing to large where it goes straight on, with the next reads
+ * already on their way.
  */
 export class Window {
   /** first is how much is read at first, and at least after a jump. */
@@ -145,72 +183,86 @@ export class Window {
     this.stream = stream;
     this.least = first;
     this.size = first;
-    this.start = 0;
-    this.bytes = new Uint8Array(0);
-    this.next = null; // {start, length, promise}
+    /** @type {{start: number, end: number, bytes: Uint8Array}[]} what is here, one behind the other */
+    this.chunks = [];
+    /** @type {{start: number, length: number, bytes: Promise<Uint8Array>}[]} what is on its way, behind the chunks */
+    this.coming = [];
     this.run = 0; // where the walk began to go straight on
     this.last = 0; // the last place that was looked at
     this.usual = 0; // how far it usually goes before it jumps
   }
 
-  get end() {
-    return this.start + this.bytes.length;
-  }
+  get start() { return this.chunks.length ? this.chunks[0].start : 0; }
+
+  get end() { return this.chunks.length ? this.chunks[this.chunks.length - 1].end : 0; }
 
   has(pos, need) {
     return pos >= this.start && pos + need <= this.end;
   }
 
-  /** Reads until need bytes from pos on are there. */
+  /** Reads until need bytes from pos on are there. What lies before pos is let go. */
   async ensure(pos, need) {
     if (this.has(pos, need)) return;
-    const inside = pos >= this.start && pos <= this.end;
-    const near = inside || (pos > this.end && pos - this.end < this.size / 4);
-    if (this.next && near && pos < this.next.start + this.next.length) {
-      const b = await this.next.promise;
-      const from = this.next.start;
-      this.next = null;
-      const tail = pos < this.end ? this.bytes.subarray(pos - this.start) : null;
-      if (!tail || tail.length === 0) {
-        this.start = from;
-        this.bytes = b;
-      } else {
-        const joined = new Uint8Array(tail.length + b.length);
-        joined.set(tail);
-        joined.set(b, tail.length);
-        this.start = pos;
-        this.bytes = joined;
-      }
-      this.ahead();
-      if (this.has(pos, need)) return;
-    }
-    this.next = null;
-    if (near && this.bytes.length > 0) {
-      this.size = Math.min(2 * this.size, LARGE);
-    } else {
+    const near = this.chunks.length > 0 && pos >= this.start && pos - this.end < Math.max(1, this.size / 4);
+    if (!near) {
+      this.chunks = [];
+      this.coming = [];
       // What it used before this jump is what it will use behind it.
       this.usual = (this.usual + Math.max(0, this.last - this.run)) / 2;
       this.run = pos;
       this.size = Math.min(LARGE, Math.max(this.least, 2 ** Math.ceil(Math.log2(this.usual * 1.25 + 1))));
     }
-    this.bytes = await this.stream.read(pos, Math.max(need, this.size));
-    this.start = pos;
+    while (!this.has(pos, need)) {
+      if (this.coming.length === 0) {
+        if (near) this.size = Math.min(2 * this.size, LARGE);
+        const from = this.chunks.length && pos <= this.end ? this.end : pos;
+        this.ask(from, Math.max(pos + need - from, this.size));
+      }
+      const { start, length, bytes } = this.coming.shift();
+      const b = await bytes;
+      // A hole, or the end: what was asked for behind it does not follow.
+      if (b.length < length) this.coming = [];
+      if (b.length === 0) throw new ChangedError('the file is shorter than when it was opened');
+      if (start !== this.end) this.chunks = [];
+      this.chunks.push({ start, end: start + b.length, bytes: b });
+      while (this.chunks.length > 1 && this.chunks[0].end <= pos) this.chunks.shift();
+      if (pos + need > this.end && this.end >= this.stream.end) throw new ChangedError('the file is shorter than when it was opened');
+    }
     this.ahead();
-    if (!this.has(pos, need)) throw new ChangedError('the file is shorter than when it was opened');
+  }
+
+  ask(start, length) {
+    const bytes = this.stream.read(start, length);
+    bytes.catch(() => {}); // seen when it is waited for
+    this.coming.push({ start, length, bytes });
   }
 
   ahead() {
-    if (this.end - this.run < AHEAD || this.end >= this.stream.end) return;
-    const start = this.end;
-    this.size = Math.min(2 * this.size, LARGE);
-    const promise = this.stream.read(start, this.size);
-    promise.catch(() => {}); // seen when it is waited for
-    this.next = { start, length: this.size, promise };
+    while (this.coming.length < DEPTH) {
+      const behind = this.coming[this.coming.length - 1];
+      const start = behind ? behind.start + behind.length : this.end;
+      if (this.end - this.run < AHEAD || start >= this.stream.end) return;
+      this.size = Math.min(2 * this.size, LARGE);
+      this.ask(start, this.size);
+    }
   }
 
-  /** What is there from pos on, at most n bytes. */
-  view(pos, n) {
+  /**
+   * What is there from pos on, at least need bytes, at most n. It is a view,
+   * good until the next call of ensure, where it does not lie over an edge.
+   */
+  view(pos, need, n) {
     if (pos > this.last || pos < this.run) this.last = pos;
-    return this.bytes.subarray(pos - this.start, pos - this.start + n);
+    const i = this.chunks.findIndex((c) => pos < c.end);
+    const { start, end, bytes } = this.chunks[i];
+    if (pos + need <= end) return bytes.subarray(pos - start, pos - start + n);
+    const joined = new Uint8Array(Math.min(n, this.end - pos, Math.max(need, end - pos + JOIN)));
+    let at = 0;
+    for (const c of this.chunks.slice(i)) {
+      const b = c.bytes.subarray(pos + at - c.start, pos + joined.length - c.start);
+      joined.set(b, at);
+      at += b.length;
+    }
+    return joined;
   }
 }

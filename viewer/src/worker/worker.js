@@ -4,7 +4,7 @@
 // a generation: what belongs to an earlier one is dropped on both sides.
 
 import { Decoder, FEED } from './decoder.js';
-import { BlobPart, ChangedError, Stream, UrlPart, Window } from './reader.js';
+import { BlobPart, ChangedError, readApart, Stream, UrlPart, Window } from './reader.js';
 import { MAX_FILES, group, load, runs, whatItIs } from './captures.js';
 import { Packer } from './packed.js';
 import { arrivalToOffset } from './arrivals.js';
@@ -67,7 +67,7 @@ async function drive(dec, pass, win, t, tick) {
       await win.ensure(pos, need);
       t.check();
     }
-    const v = need > 0 ? win.view(pos, FEED) : win.bytes.subarray(0, 0);
+    const v = need > 0 ? win.view(pos, need, FEED) : NOTHING;
     dec.give(v);
     dec.feed(pass);
     if (tick) {
@@ -83,6 +83,7 @@ async function drive(dec, pass, win, t, tick) {
   }
 }
 const breath = new MessageChannel();
+const NOTHING = new Uint8Array(0);
 
 async function pass(dec, h, t, finish, tick) {
   try {
@@ -99,7 +100,8 @@ function memory() {
 }
 
 const ops = {
-  async start({ wasm }) {
+  async start({ wasm, reader }) {
+    readApart(reader);
     module = wasm instanceof WebAssembly.Module ? wasm : await compile(wasm);
     decoder = await Decoder.start(module);
     return { protocols: decoder.protocols() };
@@ -423,7 +425,7 @@ async function search(pattern, t) {
     while (at < p.end) {
       await win.ensure(at, Math.min(n, p.end - at));
       t.check();
-      const b = win.view(at, Math.min(win.end, s.end) - at);
+      const b = win.view(at, Math.min(n, p.end - at), s.end - at);
       pattern.scan(b, (i) => {
         total++;
         hits.push(at + i);
