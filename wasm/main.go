@@ -28,7 +28,7 @@ const apiVersion = 1
 
 const (
 	// maxInput bounds the input buffer, maxUnit the bytes of one frame.
-	maxInput = 8 << 20
+	maxInput = index.WholeLimit
 	maxUnit  = 72 << 20
 	// maxPasses is how many walks may be under way at a time.
 	maxPasses = 16

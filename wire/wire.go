@@ -185,6 +185,9 @@ type Head struct {
 	Peek int64
 	// Kind is the frame's kind number.
 	Kind uint32
+	// Payload says that what lies behind Peek is another format's, which Observe
+	// steps over.
+	Payload bool
 	// Finding is the reason for UnitJunk and UnitLost. Its offset is relative
 	// to the unit.
 	Finding *Finding

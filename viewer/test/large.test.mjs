@@ -100,10 +100,13 @@ async function within(file, limits) {
 
 test('a capture of 400 MB', () => within(generate('mixed', 400e6, join(work, 'mixed.stream')), { ratio: 0.6 }));
 
-test('half a million small frames', () => within(generate('small', 500000, join(work, 'small.stream')), { ratio: 0 }));
+test('two million small frames', () => within(generate('small', 2e6, join(work, 'small.stream')), { ratio: 0.45 }));
 
 if (process.env.WIRETAPE_TORTURE === '1') {
   test('a capture of 4 GiB', () => within(generate('mixed', 4 * 1024 * MiB, join(work, 'four.stream')), { ratio: 0.6 }));
 
-  test('ten million small frames', () => within(generate('small', 10e6, join(work, 'ten.stream')), { ratio: 0 }));
+  test('ten million small frames', () => within(generate('small', 10e6, join(work, 'ten.stream')), { ratio: 0.6 }));
+
+  // Of 55 bytes on average: no publisher's, and half of the speed of reading is enough of them.
+  test('ten million of the smallest frames', () => within(generate('tiny', 10e6, join(work, 'tiny.stream')), { ratio: 0.4 }));
 }

@@ -304,6 +304,29 @@ func TestLargePayloadsAreSkipped(t *testing.T) {
 	}
 }
 
+// TestLargeFramesAreChecked: a Rows frame is no payload, and a fault at its end is
+// found in the first pass, in whatever pieces it comes.
+func TestLargeFramesAreChecked(t *testing.T) {
+	b := dendro.AppendPreamble(nil)
+	b = dendro.AppendHandshake(b, &dendro.Handshake{Labels: dendro.NewMap(map[string]string{"host": "h"})})
+	list := make([]dendro.Row, 30_000)
+	for i := range list {
+		list[i] = dendro.Row{Stream: []byte("s"), TS: int64(i), Row: make([]byte, 100)}
+	}
+	r := dendro.NewRows(0, 0, dendro.State{}, list)
+	b = dendro.AppendRows(b, &r)
+	b[len(b)-101]++ // the last row claims more than is left
+	ix := New(dendro.Protocol{}, wire.Downstream, []Run{{End: int64(len(b))}})
+	p := ix.First()
+	for !p.Done() {
+		pos, n := p.Need()
+		p.Feed(b[pos : pos+n])
+	}
+	if ix.Rows != 3 || ix.nFindings != 1 || ix.findings[0].Field != "rows[29999].row" {
+		t.Fatalf("%d rows, findings %+v", ix.Rows, ix.findings)
+	}
+}
+
 // TestRuns: a hole between two runs is a row and a finding, and the second
 // starts with its own context.
 func TestRuns(t *testing.T) {

@@ -27,7 +27,7 @@ type Pass struct {
 }
 
 // Need is where bytes are wanted and how many at least, never more than
-// [FeedLimit] and never beyond the end of the connection's files.
+// [WholeLimit] and never beyond the end of the connection's files.
 func (p *Pass) Need() (pos, n int64) {
 	r := &p.w.runs[p.w.run]
 	return p.w.pos, max(0, min(p.w.need, r.End-p.w.pos))

@@ -5,12 +5,15 @@ import (
 )
 
 const (
-	// FeedLimit is the most bytes that a walk asks for at a time.
+	// FeedLimit is how many bytes a walk wants at a time, where one frame alone
+	// isn't more.
 	FeedLimit = wire.DefaultPeekLimit
 	// CheckLimit is the size up to which the first pass gives a whole frame to
-	// the decoder and so checks all of it. Of a larger one it reads only what
-	// the session state needs; it is checked when it is opened.
+	// the decoder and so checks all of it, and WholeLimit that of a frame that
+	// has no payload in another format. Of a larger one it reads only what the
+	// session state needs; it is checked when it is opened.
 	CheckLimit = 64 << 10
+	WholeLimit = 8 << 20
 	// glance is how much of a larger frame is read at least, for its summary.
 	glance = 256
 )
@@ -288,6 +291,9 @@ func (w *walker) feed(b []byte, visit func(*Row) bool) {
 		want := size
 		if size > w.check && (w.number != w.target || size > CheckLimit) {
 			want = min(max(h.Peek, glance), FeedLimit, size)
+			if w.check > 0 && size <= WholeLimit && int64(len(have)) >= want && !h.Payload {
+				want = size
+			}
 		}
 		if size > left {
 			if w.endJunk(visit) {

@@ -161,6 +161,7 @@ func (d *Decoder) Head(b []byte, end bool) wire.Head {
 	if len(b) > LenSize {
 		h.Kind = uint32(b[LenSize])
 		h.Peek = min(peek(h.Kind, h.Size, b), h.Size)
+		h.Payload = h.Kind == KindSegment || h.Kind == KindIndex
 	}
 	return h
 }

@@ -67,7 +67,7 @@ async function drive(dec, pass, win, t, tick) {
       await win.ensure(pos, need);
       t.check();
     }
-    const v = need > 0 ? win.view(pos, need, FEED) : NOTHING;
+    const v = need > 0 ? win.view(pos, need, Math.max(need, FEED)) : NOTHING;
     dec.give(v);
     dec.feed(pass);
     if (tick) {

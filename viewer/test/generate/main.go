@@ -1,7 +1,8 @@
 // Command generate makes the captures that the viewer's tests open:
 //
 //	generate mixed BYTES FILE    frames as the field sends them, segments of 2 MiB
-//	generate small FRAMES FILE   small frames alone
+//	generate small FRAMES FILE   frames as a quiet source sends them, 213 bytes on average
+//	generate tiny FRAMES FILE    the smallest frames alone, 25 to 62 bytes
 //	generate rows COUNT FILE     one Rows frame of COUNT rows
 //	generate hostile FILE        labels, streams and payloads that attack a page
 //	generate folder STREAM DIR   STREAM recorded into a capture directory
@@ -62,6 +63,8 @@ func run(args []string) error {
 		mixed(w, n)
 	case "small":
 		small(w, n)
+	case "tiny":
+		tiny(w, n)
 	case "rows":
 		w.Write(opening(1))
 		w.Write(rowsFrame(0, 0, int(n), 40))
@@ -89,6 +92,10 @@ func opening(n int) []byte {
 }
 
 func rowsFrame(source uint32, seq uint64, n, size int) []byte {
+	return dendro.AppendRows(nil, rowsOf(source, seq, n, size))
+}
+
+func rowsOf(source uint32, seq uint64, n, size int) *dendro.Rows {
 	rows := make([]dendro.Row, n)
 	payload := make([]byte, size)
 	for i := range rows {
@@ -96,7 +103,7 @@ func rowsFrame(source uint32, seq uint64, n, size int) []byte {
 		rows[i] = dendro.Row{Stream: []byte("cpu"), TS: start + int64(seq)*1e9 + int64(i), Row: append([]byte(nil), payload...)}
 	}
 	r := dendro.NewRows(source, seq, dendro.State{}, rows)
-	return dendro.AppendRows(nil, &r)
+	return &r
 }
 
 // mixed writes until it has n bytes: per source and second a Rows frame of a
@@ -130,10 +137,31 @@ func mixed(w *bufio.Writer, n int64) {
 	}
 }
 
-// small writes n frames of 25 to 80 bytes from 4 sources.
+// small writes n frames as they are in the shortest real recordings: an interval
+// of one to four rows, now and then none, and a clock observation.
 func small(w *bufio.Writer, n int64) {
-	b := opening(4)
-	w.Write(b)
+	const sources = 4
+	w.Write(opening(sources))
+	var f []byte
+	for i := int64(0); i < n; i++ {
+		s, seq := uint32(i%sources), uint64(i/sources)
+		switch k := seq % 16; k {
+		case 0:
+			f = dendro.AppendClockOffset(f[:0], &dendro.ClockOffset{Source: s, TS: start + int64(seq)*1e9, OffsetNs: i % 1000})
+		default:
+			n := 0
+			if k > 2 {
+				n = 1 + int(k%4)
+			}
+			f = dendro.AppendRows(f[:0], rowsOf(s, seq-seq/16-1, n, 60))
+		}
+		w.Write(f)
+	}
+}
+
+// tiny writes n frames of 25 to 62 bytes from 4 sources.
+func tiny(w *bufio.Writer, n int64) {
+	w.Write(opening(4))
 	var f []byte
 	row := []dendro.Row{{Stream: []byte("a"), Row: make([]byte, 8)}}
 	for i := int64(0); i < n; i++ {
