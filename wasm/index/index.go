@@ -23,7 +23,7 @@ const (
 	// stateRows and stateLarge are how many rows, or rows too large to be read
 	// whole, lie between two states at the start, and stateSpan how many bytes of
 	// other rows.
-	stateRows, stateLarge = 1024, 16
+	stateRows, stateLarge = 1024, 4
 	stateSpan             = 2 << 20
 	// MaxFindings is how many findings are kept; all are counted.
 	MaxFindings = 5000
