@@ -55,14 +55,14 @@ type builder struct {
 	stop    chan struct{} // closed when the writer failed
 	// strict is what the crate would have refused first.
 	strict *ErrRefused
-	names  map[string]string
+	names  interned
 	read   int64
 	total  int64
 }
 
 // contents is what an archive tells of what it holds.
 type contents interface {
-	Streams(source int64) ([]archive.StreamSummary, error)
+	EachStream(source int64, fn func(archive.StreamSummary) error) error
 	Covered(source int64, stream string, from, to int64) (bool, error)
 	EachSpan(source int64, stream string, width int64, fn func(first, last int64, live bool)) error
 }
@@ -149,7 +149,11 @@ func (b *builder) build() (err error) {
 		b.total += int64(passes-1) * b.total / 2
 	}
 	for _, s := range b.sources.list {
-		s.left = !b.opt.Select.source(s)
+		in, err := b.opt.Select.source(s)
+		if err != nil {
+			return err
+		}
+		s.left = !in
 	}
 	b.report.Selection = b.opt.Select.statements()
 	b.aside = newQuarantine(b.opt.Archive, archive.Suffix)
@@ -182,7 +186,7 @@ func (b *builder) build() (err error) {
 	if err != nil {
 		return err
 	}
-	if c := &b.report.Counts; len(b.report.Selection) > 0 && (len(rows) == 0 || !b.opt.Select.whole() && c.Rows+c.Segments == 0) {
+	if c := &b.report.Counts; len(b.report.Selection) > 0 && (c.Sources == 0 || !b.opt.Select.whole() && c.Rows+c.Segments == 0) {
 		return ErrNothing
 	}
 	if made, err := b.aside.finish(); err != nil {
@@ -216,7 +220,6 @@ func (b *builder) contribute(order []*connection, passes int) error {
 	b.room = newBudget(queueBytes)
 	b.workers = make(chan struct{}, max(1, runtime.GOMAXPROCS(0)))
 	b.stop = make(chan struct{})
-	b.names = map[string]string{}
 	done := make(chan error, 1)
 	go func() {
 		var failed error
@@ -326,20 +329,7 @@ func (x *batch) keep(p []byte) []byte {
 }
 
 // intern gives a stream's name as one string for all its rows.
-func (b *builder) intern(stream []byte) string {
-	if s, ok := b.names[string(stream)]; ok {
-		return s
-	}
-	if len(b.names) >= maxNames {
-		clear(b.names)
-	}
-	s := string(stream)
-	b.names[s] = s
-	return s
-}
-
-// maxNames bounds the interned names of streams.
-const maxNames = 1 << 16
+func (b *builder) intern(stream []byte) string { return b.names.of(stream) }
 
 // mine says that p's source is selected and contributed in this pass.
 func (b *builder) mine(p *part) bool { return p.src.own == b.pass && !p.src.left }
@@ -432,7 +422,9 @@ func (b *builder) handshake(p *part, h *dendro.Handshake) error {
 	if !b.mine(p) {
 		return nil
 	}
-	p.open(h)
+	if err := p.open(h); err != nil {
+		return err
+	}
 	if v := b.opt.Encoder; v != "" && p.handshake.Encoder != v {
 		return &ErrRefused{Finding: encoderFinding(p, v)}
 	}
@@ -441,8 +433,8 @@ func (b *builder) handshake(p *part, h *dendro.Handshake) error {
 
 func (b *builder) update(p *part, u *dendro.SourceUpdate) error {
 	if b.mine(p) {
-		p.update(u)
 		b.report.Counts.SourceUpdates++
+		return p.update(u)
 	}
 	return nil
 }
@@ -463,6 +455,7 @@ func (b *builder) index(p *part, x *dendro.Index, off int64) error {
 	t.indexes = append(t.indexes, indexItem{p.src, b.intern(x.Stream), x.TS, t.keep(x.Blob), p.rank, p.pos})
 	p.pos++
 	t.rows++
+	t.bytes += len(x.Stream)
 	return b.flushFull()
 }
 
@@ -502,12 +495,13 @@ func (b *builder) rows(p *part, r *dendro.Rows, off int64) error {
 			i = len(t.groups)
 			t.byKey[k] = i
 			t.groups = append(t.groups, group{groupKey: k})
+			t.bytes += len(k.stream) + spanOverhead
 		}
 		if b.opt.Strict {
 			b.strictRow(p, k.stream, row.TS)
 		}
 		p.newest.saw(row.TS)
-		p.spanOf(k.stream, row.TS).row(row.TS)
+		p.row(k.stream, row.TS)
 		g := &t.groups[i]
 		g.rows = append(g.rows, archive.Row{TS: row.TS, WallOffset: row.WallOffset, Bytes: t.keep(row.Row),
 			Place: archive.Place{Conn: p.conn.number, Offset: off}})

@@ -6,6 +6,7 @@ package replay
 
 import (
 	"cmp"
+	"iter"
 	"maps"
 	"slices"
 
@@ -30,8 +31,8 @@ func (r *Report) other(c *capture.Connection, wayBack bool) {
 		Message: "connection of " + what + ", not used for this archive"})
 }
 
-// conclude fills the report and gives the rows of `sources`.
-func (b *builder) conclude() ([]archive.Source, error) {
+// conclude fills the report and gives the rows of `sources`, one after the other.
+func (b *builder) conclude() (iter.Seq2[archive.Source, error], error) {
 	r := b.report
 	n := b.stage.Counts()
 	c := &r.Counts
@@ -44,7 +45,12 @@ func (b *builder) conclude() ([]archive.Source, error) {
 		r.Inputs = append(r.Inputs, ReportInput{ID: conn.ID, Protocol: conn.Protocol, Bytes: conn.length(), Clean: conn.clean, Used: true})
 	}
 	slices.SortFunc(r.Inputs, func(a, b ReportInput) int { return cmp.Compare(a.ID, b.ID) })
-	rows := make([]archive.Source, 0, len(b.sources.list))
+	type row struct {
+		s        *source
+		uuid     string
+		complete bool
+	}
+	var rows []row
 	taken := map[string]bool{}
 	for _, s := range b.sources.list {
 		if s.left {
@@ -55,28 +61,33 @@ func (b *builder) conclude() ([]archive.Source, error) {
 		if err != nil {
 			return nil, err
 		}
-		r.Source = append(r.Source, *rs)
+		if rs != nil {
+			r.Source = append(r.Source, *rs)
+		}
 		uuid := s.uuid
 		if taken[uuid] {
 			// Sources kept apart that share a uuid: an archive holds one of each.
 			uuid = archive.UUIDFrom([]byte(s.key), []byte(uuid))
 		}
 		taken[uuid] = true
-		newest, oldest := s.parts[0], s.parts[len(s.parts)-1]
-		rows = append(rows, archive.Source{ID: s.id, UUID: uuid, Labels: newest.labels, Metadata: newest.metadata,
-			ClockAnchorWallNs: oldest.handshake.ClockAnchorWallNs, Complete: complete})
+		rows = append(rows, row{s, uuid, complete})
 	}
 	slices.SortStableFunc(r.Source, func(a, b ReportSource) int { return cmp.Compare(a.UUID, b.UUID) })
-	return rows, nil
+	return func(yield func(archive.Source, error) bool) {
+		for _, x := range rows {
+			newest, oldest := x.s.parts[0], x.s.parts[len(x.s.parts)-1]
+			labels, metadata, err := newest.told()
+			if !yield(archive.Source{ID: x.s.id, UUID: x.uuid, Labels: labels, Metadata: metadata,
+				ClockAnchorWallNs: oldest.handshake.ClockAnchorWallNs, Complete: x.complete}, err) {
+				return
+			}
+		}
+	}, nil
 }
 
-// concludeSource is what the report says of a source, and whether it is
-// complete (merge.md, section 2).
+// concludeSource is what the report says of a source, nil where the report is
+// full, and whether the source is complete (merge.md, section 2).
 func (b *builder) concludeSource(s *source, id int64) (*ReportSource, bool, error) {
-	streams, err := b.contents.Streams(id)
-	if err != nil {
-		return nil, false, err
-	}
 	if err := b.interruptions(s, id); err != nil {
 		return nil, false, err
 	}
@@ -87,8 +98,22 @@ func (b *builder) concludeSource(s *source, id int64) (*ReportSource, bool, erro
 	b.compare(s)
 	newest := s.parts[0]
 	complete := newest.handshake.Complete && newest.conn.clean && whole && b.opt.Select.whole()
-	rs := &ReportSource{UUID: s.uuid, Minted: s.minted, Labels: newest.labels, Encoder: newest.metadata["encoder"],
-		Complete: complete, Streams: streamsOf(streams)}
+	if b.report.listed > maxReportBytes {
+		b.report.SourcesOmitted++
+		return nil, complete, nil
+	}
+	labels, metadata, err := newest.told()
+	if err != nil {
+		return nil, false, err
+	}
+	rs := &ReportSource{UUID: s.uuid, Minted: s.minted, Labels: labels, Encoder: metadata["encoder"], Complete: complete, Streams: []ReportStream{}}
+	b.report.listed += listedOverhead + len(s.uuid) + len(rs.Encoder)
+	for k, v := range labels {
+		b.report.listed += len(k) + len(v)
+	}
+	if err := b.streams(rs, id); err != nil {
+		return nil, false, err
+	}
 	for _, p := range s.parts {
 		rs.Losses = append(rs.Losses, p.losses...)
 		rs.LossesOmitted += p.more()
@@ -97,17 +122,34 @@ func (b *builder) concludeSource(s *source, id int64) (*ReportSource, bool, erro
 		return cmp.Or(cmp.Compare(a.Connection, b.Connection), cmp.Compare(a.Offset, b.Offset), cmp.Compare(a.Stream, b.Stream))
 	})
 	if b.opt.Picture {
-		err = b.picture(s, id, rs, streams)
+		err = b.picture(s, id, rs)
 	}
 	return rs, complete, err
 }
 
-func streamsOf(in []archive.StreamSummary) []ReportStream {
-	out := []ReportStream{}
-	for _, s := range in {
-		out = append(out, ReportStream{Stream: s.Stream, Segments: s.Segments, Rows: s.Rows, Sealed: s.Sealed, Live: s.Live})
-	}
-	return out
+// streams lists the streams of a source, as many as the report has room for.
+func (b *builder) streams(rs *ReportSource, id int64) error {
+	any := false
+	err := b.contents.EachStream(id, func(s archive.StreamSummary) error {
+		for _, t := range []*[2]int64{s.Sealed, s.Live} {
+			switch {
+			case t == nil:
+			case !any:
+				rs.from, rs.to, any = t[0], t[1], true
+			default:
+				rs.from, rs.to = min(rs.from, t[0]), max(rs.to, t[1])
+			}
+		}
+		if b.report.listed > maxReportBytes {
+			rs.StreamsOmitted++
+			return nil
+		}
+		b.report.listed += listedOverhead + len(s.Stream)
+		rs.Streams = append(rs.Streams, ReportStream{Stream: s.Stream, Segments: s.Segments, Rows: s.Rows, Sealed: s.Sealed, Live: s.Live})
+		return nil
+	})
+	rs.empty = !any
+	return err
 }
 
 // compare reports what the connections of a source say differently.
@@ -178,7 +220,7 @@ func (b *builder) heal(s *source, id int64) (whole bool, err error) {
 }
 
 func (b *builder) healed(s *source, id int64, p *part, l *Loss) (bool, error) {
-	if l.From == nil || l.To == nil || len(p.streams) == 0 {
+	if l.From == nil || l.To == nil || len(p.streams) == 0 && !p.untracked {
 		return false, nil
 	}
 	from, to := *l.From, *l.To
@@ -189,6 +231,9 @@ func (b *builder) healed(s *source, id int64, p *part, l *Loss) (bool, error) {
 	}
 	if from == to && l.Kind != dendro.KindRowsSkipped {
 		// A loss at the end of a connection has no end of its own.
+		return false, nil
+	}
+	if p.untracked {
 		return false, nil
 	}
 	for stream := range p.streams {

@@ -90,6 +90,8 @@ type follower struct {
 	aside   *quarantine
 	changed map[*source]bool
 	counts  map[string]int64 // of index entries, by connection and content
+	counted int              // bytes of the keys of counts
+	names   interned
 	since   time.Time
 	pending int
 	dirty   bool // a finding was added
@@ -167,10 +169,12 @@ func Follow(ctx context.Context, opt Options, fo FollowOptions) (*Report, error)
 	if fo.HolePatience == 0 {
 		fo.HolePatience = holePatience
 	}
-	f := &follower{opt: opt, fo: fo, report: newReport(), conns: map[string]*followed{}, reg: newRegistry(opt.Separate),
+	f := &follower{opt: opt, fo: fo, report: newReport(), conns: map[string]*followed{},
 		ids: map[*source]int64{}, changed: map[*source]bool{}, counts: map[string]int64{},
 		raws: map[string]rawPrefix{}}
+	f.reg = newRegistry(opt.Separate, filepath.Dir(opt.Archive), func(x wire.Finding) { f.report.add(x) })
 	err := f.run(ctx)
+	err = errors.Join(err, f.reg.words.close())
 	if f.live != nil {
 		err = errors.Join(err, f.live.Close())
 	}
@@ -539,7 +543,11 @@ func (f *follower) commit() error {
 		if !f.changed[s] {
 			continue
 		}
-		if err := f.live.SetSource(f.row(s)); err != nil {
+		row, err := f.row(s)
+		if err == nil {
+			err = f.live.SetSource(row)
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -578,7 +586,7 @@ func (f *follower) commit() error {
 }
 
 // row is a source as far as it is known now.
-func (f *follower) row(s *source) archive.Source {
+func (f *follower) row(s *source) (archive.Source, error) {
 	for _, p := range s.parts {
 		p.survey = p.newest
 	}
@@ -589,9 +597,10 @@ func (f *follower) row(s *source) archive.Source {
 		over = k.done
 	}
 	whole := !slices.ContainsFunc(s.parts, func(p *part) bool { return len(p.losses) > 0 || p.more() > 0 })
-	return archive.Source{ID: f.ids[s], UUID: s.uuid, Labels: newest.labels, Metadata: newest.metadata,
+	labels, metadata, err := newest.told()
+	return archive.Source{ID: f.ids[s], UUID: s.uuid, Labels: labels, Metadata: metadata,
 		ClockAnchorWallNs: oldest.handshake.ClockAnchorWallNs,
-		Complete:          newest.handshake.Complete && over && newest.conn.clean && whole}
+		Complete:          newest.handshake.Complete && over && newest.conn.clean && whole}, err
 }
 
 // rebuild makes the archive anew from all captures and puts it in the place of
@@ -616,7 +625,8 @@ func (f *follower) rebuild() error {
 	if err := removeAll(opt.Archive); err != nil {
 		return err
 	}
-	b := &builder{opt: opt, report: newReport(), sources: newRegistry(opt.Separate)}
+	b := &builder{opt: opt, report: newReport()}
+	b.sources = newRegistry(opt.Separate, filepath.Dir(opt.Archive), b.locked)
 	for _, c := range set.Connections {
 		if c.Protocol == dendro.Name && c.Refused == nil {
 			b.addAll(c.Findings)
@@ -626,12 +636,15 @@ func (f *follower) rebuild() error {
 		}
 	}
 	if err := b.build(); err != nil {
-		return err
+		return errors.Join(err, b.sources.words.close())
 	}
 	if err := f.live.Replace(opt.Archive); err != nil {
 		return err
 	}
 	// From here on the archive's own state is the rebuild's.
+	if err := f.reg.words.close(); err != nil {
+		return err
+	}
 	f.reg, f.report = b.sources, b.report
 	f.base = f.live.Counts()
 	clear(f.ids)
@@ -645,7 +658,7 @@ func (f *follower) rebuild() error {
 	}
 	for _, c := range b.conns {
 		k := f.follows(c)
-		k.begun = c.dec != nil
+		k.begun = c.walker != nil && len(c.Runs()) > 0
 		if runs := c.Runs(); len(runs) > 0 {
 			k.from = runs[0].Start
 		}
@@ -724,13 +737,18 @@ func (f *follower) conclude() error {
 		if k := f.conns[s.parts[0].conn.ID]; k != nil {
 			over = k.done
 		}
-		rs.Complete = complete && over
-		row := f.row(s)
-		row.Complete = rs.Complete
+		row, err := f.row(s)
+		if err != nil {
+			return err
+		}
+		row.Complete = complete && over
 		if err := f.live.SetSource(row); err != nil {
 			return err
 		}
-		r.Source = append(r.Source, *rs)
+		if rs != nil {
+			rs.Complete = row.Complete
+			r.Source = append(r.Source, *rs)
+		}
 	}
 	if _, err := f.aside.sync(); err != nil {
 		return err
@@ -788,7 +806,9 @@ func (f *follower) id(s *source) (int64, error) {
 }
 
 func (f *follower) handshake(p *part, h *dendro.Handshake) error {
-	p.open(h)
+	if err := p.open(h); err != nil {
+		return err
+	}
 	f.changed[p.src] = true
 	if v := f.opt.Encoder; v != "" && p.handshake.Encoder != v {
 		return &ErrRefused{Finding: encoderFinding(p, v)}
@@ -798,24 +818,25 @@ func (f *follower) handshake(p *part, h *dendro.Handshake) error {
 }
 
 func (f *follower) update(p *part, u *dendro.SourceUpdate) error {
-	p.update(u)
 	f.changed[p.src] = true
 	if !f.muted {
 		f.report.Counts.SourceUpdates++
 	}
-	return nil
+	return p.update(u)
 }
 
 func (f *follower) index(p *part, x *dendro.Index, off int64) error {
 	sum := sha256.Sum256(x.Blob)
 	key := fmt.Sprintf("%s\x00%d\x00%s\x00%d\x00%x", p.conn.ID, f.ids[p.src], x.Stream, x.TS, sum)
-	f.counts[key]++
+	if f.counts[key]++; f.counts[key] == 1 {
+		f.counted += len(key) + spanOverhead/2
+	}
 	if f.muted {
 		return nil
 	}
-	if len(f.counts) > maxNames {
+	if f.counted > maxInterned {
 		clear(f.counts)
-		f.counts[key] = 1
+		f.counts[key], f.counted = 1, 0
 	}
 	return f.live.AddIndex(f.ids[p.src], string(x.Stream), x.TS, x.Blob, f.counts[key])
 }
@@ -832,8 +853,8 @@ func (f *follower) clock(p *part, o *dendro.ClockOffset, _ int64) error {
 func (f *follower) rows(p *part, r *dendro.Rows, off int64) error {
 	for row := range r.All() {
 		p.newest.saw(row.TS)
-		stream := string(row.Stream)
-		p.spanOf(stream, row.TS).row(row.TS)
+		stream := f.names.of(row.Stream)
+		p.row(stream, row.TS)
 		if f.muted {
 			continue
 		}

@@ -12,7 +12,6 @@ import (
 
 	"github.com/dustin/go-humanize"
 
-	"wiretape/replay/archive"
 	"wiretape/replay/internal/outcome"
 	"wiretape/wire"
 )
@@ -75,27 +74,12 @@ const maxAsideMarks = 100_000
 
 // picture draws the coverage of a source's streams, over the time that all of
 // them span.
-func (b *builder) picture(s *source, id int64, rs *ReportSource, streams []archive.StreamSummary) error {
-	from, to, any := int64(0), int64(0), false
-	widen := func(t *[2]int64) {
-		if t == nil {
-			return
-		}
-		if !any {
-			from, to, any = t[0], t[1], true
-		}
-		from, to = min(from, t[0]), max(to, t[1])
-	}
-	for _, st := range streams {
-		widen(st.Sealed)
-		widen(st.Live)
-	}
-	if !any {
+func (b *builder) picture(s *source, id int64, rs *ReportSource) error {
+	if rs.empty {
 		return nil
 	}
-	rs.from, rs.to = from, to
-	for i, st := range streams[:min(len(streams), htmlStreams)] {
-		c := newCoverage(from, to)
+	for i, st := range rs.Streams[:min(len(rs.Streams), htmlStreams)] {
+		c := newCoverage(rs.from, rs.to)
 		if err := b.contents.EachSpan(id, st.Stream, c.width(), func(first, last int64, live bool) {
 			if live {
 				c.mark(first, last, coverLive)
@@ -214,6 +198,7 @@ func (r *Report) HTML(w io.Writer, archive string) error {
 		Unchecked                      []htmlCount
 		Quarantine                     string
 		Bins                           int
+		More                           string
 	}{Archive: archive, Verdict: string(r.Verdict), Error: r.Error, Selection: r.Selection, Quarantine: r.Quarantine, Bins: coverageBins}
 	page.Words = map[Verdict]string{Clean: "Rebuilt whole, nothing to report.", Findings: "Rebuilt; something is missing or was found.", Failed: "Failed."}[r.Verdict]
 	for _, c := range r.Counts.list() {
@@ -229,12 +214,12 @@ func (r *Report) HTML(w io.Writer, archive string) error {
 		if s.Encoder != "" {
 			h.State += ", encoder " + wire.SafeText(s.Encoder, 100)
 		}
-		if s.to != 0 || s.from != 0 {
+		if !s.empty {
 			h.From, h.To = outcome.UTC(s.from), outcome.UTC(s.to)
 		}
 		drawn := min(len(s.Streams), htmlStreams)
-		if n := len(s.Streams) - drawn; n > 0 {
-			h.More = wire.Many(int64(n), "more stream")
+		if n := int64(len(s.Streams)-drawn) + s.StreamsOmitted; n > 0 {
+			h.More = wire.Many(n, "more stream")
 		}
 		for _, st := range s.Streams[:drawn] {
 			x := htmlStream{Name: wire.SafeText(st.Stream, 200)}
@@ -257,6 +242,9 @@ func (r *Report) HTML(w io.Writer, archive string) error {
 			h.Losses = append(h.Losses, l.text())
 		}
 		page.Sources = append(page.Sources, h)
+	}
+	if r.SourcesOmitted > 0 {
+		page.More = wire.Many(r.SourcesOmitted, "more source")
 	}
 	for _, kind := range slices.Sorted(maps.Keys(r.FindingsByKind)) {
 		k := htmlKind{Kind: kind, N: r.FindingsByKind[kind]}
@@ -302,6 +290,7 @@ rect.sealed{fill:var(--sealed)}rect.live{fill:var(--live)}rect.gap{fill:var(--ga
 {{end}}</tbody></table></div>
 {{if .More}}<p class="dim">… and {{.More}}, in the JSON report</p>{{end}}
 {{if .Losses}}<ul>{{range .Losses}}<li>{{.}}</li>{{end}}</ul>{{end}}{{end}}
+{{if .More}}<p class="dim">… and {{.More}}</p>{{end}}
 {{if .Kinds}}<h2>Findings</h2>{{range .Kinds}}<h3>{{.Kind}} <span class="dim">{{.N}}</span></h3><ul>{{range .Findings}}<li><code>{{.Place}}</code> {{.Message}}{{if .Cost}}<br><span class="dim">{{.Cost}}</span>{{end}}</li>{{end}}{{if .More}}<li class="dim">… and {{.More}} more, in the JSON report</li>{{end}}</ul>{{end}}{{end}}
 {{if .Unchecked}}<h2>Not checked (no fault)</h2><ul>{{range .Unchecked}}<li>{{.N}} × {{.Name}}</li>{{end}}</ul>{{end}}
 </body></html>

@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 
 	"wiretape/capture"
 	"wiretape/replay/archive"
@@ -92,7 +93,7 @@ func Build(set *capture.Set, opt Options) (*Report, error) {
 	return r, err
 }
 
-func rebuild(set *capture.Set, opt Options, r *Report) error {
+func rebuild(set *capture.Set, opt Options, r *Report) (err error) {
 	if opt.OnBadSegment == "" {
 		opt.OnBadSegment = Quarantine
 	}
@@ -104,7 +105,9 @@ func rebuild(set *capture.Set, opt Options, r *Report) error {
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	b := &builder{opt: opt, report: r, sources: newRegistry(opt.Separate)}
+	b := &builder{opt: opt, report: r}
+	b.sources = newRegistry(opt.Separate, filepath.Dir(opt.Archive), b.locked)
+	defer func() { err = errors.Join(err, b.sources.words.close()) }()
 	b.addAll(set.Findings)
 	b.addAll(set.Absent())
 	used := map[string]bool{}

@@ -44,6 +44,8 @@ type Report struct {
 	Counts ReportCounts   `json:"counts"`
 	Inputs []ReportInput  `json:"connections"`
 	Source []ReportSource `json:"sources"`
+	// SourcesOmitted is how many more there are, in the archive alone.
+	SourcesOmitted int64 `json:"sources_omitted,omitempty"`
 	// Quarantine is the name of the folder beside the archive that holds what
 	// was set aside, "" when nothing was.
 	Quarantine string `json:"quarantine,omitempty"`
@@ -52,6 +54,8 @@ type Report struct {
 	// Unchecked is what could not be checked and how often: no fault.
 	Unchecked map[string]int64 `json:"unchecked,omitempty"`
 	outcome.List
+	// listed is how many bytes of maxReportBytes are used.
+	listed int
 }
 
 // ReportCounts are the crate's own counters under their names, and ours.
@@ -126,11 +130,15 @@ type ReportSource struct {
 	Encoder  string         `json:"encoder,omitempty"`
 	Complete bool           `json:"complete"`
 	Streams  []ReportStream `json:"streams"`
-	Losses   []Loss         `json:"losses,omitempty"`
+	// StreamsOmitted is how many more there are, in the archive alone.
+	StreamsOmitted int64  `json:"streams_omitted,omitempty"`
+	Losses         []Loss `json:"losses,omitempty"`
 	// LossesOmitted is how many more there are.
 	LossesOmitted int64 `json:"losses_omitted,omitempty"`
-	// from and to are the times that its streams span, for the HTML page.
+	// from and to are the times that its streams span, for the HTML page; empty:
+	// there are none.
 	from, to int64
+	empty    bool
 }
 
 // ReportStream is what the archive holds of one stream. Times are nanoseconds

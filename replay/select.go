@@ -39,11 +39,15 @@ func (s *Selection) statements() []string {
 }
 
 // source says that a source is selected.
-func (s *Selection) source(src *source) bool {
+func (s *Selection) source(src *source) (bool, error) {
 	if len(s.Labels) == 0 {
-		return s.Source(src.uuid, nil)
+		return s.Source(src.uuid, nil), nil
 	}
-	return len(src.parts) > 0 && s.Source(src.uuid, src.parts[0].labels)
+	if len(src.parts) == 0 {
+		return false, nil
+	}
+	labels, _, err := src.parts[0].told()
+	return s.Source(src.uuid, labels), err
 }
 
 // before says that a time is not behind the end of what is selected.

@@ -58,6 +58,7 @@ type connection struct {
 
 // source is one identity.
 type source struct {
+	reg    *registry
 	key    string
 	id     int64
 	uuid   string
@@ -78,24 +79,24 @@ type part struct {
 	rank int
 
 	handshake Identity
-	// labels and metadata as last updated on the connection.
-	labels, metadata map[string]string
+	// words are the labels and metadata as last updated on the connection.
+	words wordsAt
 
 	// survey is the newest time that the first pass saw, newest the newest one
 	// that was contributed so far.
 	survey, newest newest
 	streams        map[string]*span
-	losses         []Loss
-	moreLoss       int64
-	omitted        int64                   // of the connection, before this part was there
-	pos            int64                   // of the next index entry
-	crate          map[string]*crateStream // with --strict
+	// untracked: it has streams that streams has not, for there were too many.
+	untracked bool
+	losses    []Loss
+	moreLoss  int64
+	omitted   int64                   // of the connection, before this part was there
+	pos       int64                   // of the next index entry
+	crate     map[string]*crateStream // with --strict
 }
 
-// Identity is what a Handshake says.
+// Identity is what a Handshake says beside the uuid.
 type Identity struct {
-	UUID              string
-	HasUUID           bool
 	Encoder           string
 	ClockAnchorWallNs int64
 	Complete          bool
@@ -124,10 +125,16 @@ type registry struct {
 	separate bool
 	byKey    map[string]*source
 	list     []*source
+	words    words
+	// uuids and spans are how many bytes of the limits are used.
+	uuids, spans int
+	// found takes the finding that a limit is reached, once.
+	found func(wire.Finding)
 }
 
-func newRegistry(separate bool) *registry {
-	return &registry{separate: separate, byKey: map[string]*source{}}
+// newRegistry makes an empty one; dir is a folder for what is not held.
+func newRegistry(separate bool, dir string, found func(wire.Finding)) *registry {
+	return &registry{separate: separate, byKey: map[string]*source{}, words: words{dir: dir}, found: found}
 }
 
 // key names the identity that a handshake gives: its uuid as it was sent, or
@@ -144,11 +151,15 @@ func (g *registry) key(c *connection, h *dendro.Handshake, nth int) string {
 
 // source finds or makes the identity of a handshake. nth counts the handshakes
 // of the connection.
-func (g *registry) source(c *connection, h *dendro.Handshake, nth int) *source {
+func (g *registry) source(c *connection, h *dendro.Handshake, nth int) (*source, error) {
 	k := g.key(c, h, nth)
 	s := g.byKey[k]
 	if s == nil {
-		s = &source{key: k, id: int64(len(g.list) + 1), uuid: string(h.UUID)}
+		if g.uuids += len(k) + len(h.UUID); g.uuids > maxUUIDBytes {
+			return nil, &ErrRefused{Finding: wire.Finding{Kind: KindNamesLimit, Connection: c.ID, Offset: c.at, Field: "uuid",
+				Want: "at most " + wire.Count(maxUUIDBytes, "byte"), Message: "the uuids of the sources take more than " + wire.Count(maxUUIDBytes, "byte")}}
+		}
+		s = &source{reg: g, key: k, id: int64(len(g.list) + 1), uuid: string(h.UUID)}
 		if !h.HasUUID {
 			s.minted = true
 			s.uuid = archive.UUIDFrom(c.first, []byte(strconv.FormatUint(uint64(h.Source), 10)))
@@ -156,7 +167,7 @@ func (g *registry) source(c *connection, h *dendro.Handshake, nth int) *source {
 		g.byKey[k] = s
 		g.list = append(g.list, s)
 	}
-	return s
+	return s, nil
 }
 
 // part finds or makes what c contributes to s.
@@ -166,17 +177,23 @@ func (s *source) part(c *connection) *part {
 			return p
 		}
 	}
-	p := &part{src: s, conn: c, streams: map[string]*span{}, omitted: c.omitted[s.own]}
+	p := &part{src: s, conn: c, omitted: c.omitted[s.own]}
 	s.parts = append(s.parts, p)
 	c.parts = append(c.parts, p)
 	return p
 }
 
 // open applies a handshake: the labels and metadata that it brings.
-func (p *part) open(h *dendro.Handshake) {
-	p.labels, p.metadata = h.Labels.Go(), h.Metadata.Go()
-	p.handshake = Identity{UUID: string(h.UUID), HasUUID: h.HasUUID, Encoder: p.metadata["encoder"],
-		ClockAnchorWallNs: h.ClockAnchorWallNs, Complete: h.Complete}
+func (p *part) open(h *dendro.Handshake) (err error) {
+	metadata := h.Metadata.Go()
+	p.handshake = Identity{Encoder: metadata["encoder"], ClockAnchorWallNs: h.ClockAnchorWallNs, Complete: h.Complete}
+	p.words, err = p.src.reg.words.put(p.words, h.Labels.Go(), metadata)
+	return err
+}
+
+// told gives the labels and metadata as they were told last.
+func (p *part) told() (labels, metadata map[string]string, err error) {
+	return p.src.reg.words.get(p.words)
 }
 
 // keptByUpdate are the metadata keys that an update does not replace where the
@@ -184,14 +201,19 @@ func (p *part) open(h *dendro.Handshake) {
 var keptByUpdate = []string{"encoder", "writer_sessions"}
 
 // update applies a SourceUpdate: both maps are replaced whole.
-func (p *part) update(u *dendro.SourceUpdate) {
-	old := p.metadata
-	p.labels, p.metadata = u.Labels.Go(), u.Metadata.Go()
+func (p *part) update(u *dendro.SourceUpdate) error {
+	_, old, err := p.told()
+	if err != nil {
+		return err
+	}
+	metadata := u.Metadata.Go()
 	for _, k := range keptByUpdate {
 		if v, ok := old[k]; ok {
-			p.metadata[k] = v
+			metadata[k] = v
 		}
 	}
+	p.words, err = p.src.reg.words.put(p.words, u.Labels.Go(), metadata)
+	return err
 }
 
 // newest is the newest of some times.
@@ -206,14 +228,32 @@ func (n *newest) saw(ts int64) {
 	}
 }
 
-// spanOf is the stream's span, made at first sight.
-func (p *part) spanOf(stream string, ts int64) *span {
+// row notes the time of a row of a stream. Of streams above the limit of all
+// names nothing is noted but that there are some.
+func (p *part) row(stream string, ts int64) {
 	sp := p.streams[stream]
 	if sp == nil {
+		if p.untracked {
+			return
+		}
+		g := p.src.reg
+		if g.spans+len(stream)+spanOverhead > maxSpanBytes {
+			p.untracked = true
+			if g.found != nil {
+				g.found(namesLimit(p, "the names of streams take more than "+wire.Count(maxSpanBytes, "byte")+": the times of further ones are not kept track of",
+					"no interruption of those streams is told, and no loss of the sources that have them is called healed by segments"))
+				g.found = nil
+			}
+			return
+		}
+		g.spans += len(stream) + spanOverhead
 		sp = &span{first: ts, last: ts}
+		if p.streams == nil {
+			p.streams = map[string]*span{}
+		}
 		p.streams[stream] = sp
 	}
-	return sp
+	sp.row(ts)
 }
 
 // newer orders two connections of a source, the newer one first (merge.md,

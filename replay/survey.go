@@ -23,7 +23,7 @@ func (surveyor) lost(*connection, *part, string, int64)                         
 func (surveyor) skipped(*part, *dendro.Rows, int64) error                         { return nil }
 func (surveyor) index(*part, *dendro.Index, int64) error                          { return nil }
 func (surveyor) update(*part, *dendro.SourceUpdate) error                         { return nil }
-func (surveyor) handshake(p *part, h *dendro.Handshake) error                     { p.open(h); return nil }
+func (surveyor) handshake(p *part, h *dendro.Handshake) error                     { return p.open(h) }
 func (surveyor) clock(p *part, o *dendro.ClockOffset, _ int64) error              { p.survey.saw(o.TS); return nil }
 func (s surveyor) rows(p *part, r *dendro.Rows, _ int64) error {
 	for row := range r.All() {

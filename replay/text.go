@@ -68,6 +68,9 @@ func (r *Report) Text(w io.Writer, archive string) error {
 	for i := range r.Source {
 		r.Source[i].text(b)
 	}
+	if r.SourcesOmitted > 0 {
+		fmt.Fprintf(b, "… and %s in the archive\n", wire.Many(r.SourcesOmitted, "more source"))
+	}
 	if len(r.Unchecked) > 0 {
 		fmt.Fprintln(b, "not checked (no fault)")
 		for _, why := range slices.Sorted(maps.Keys(r.Unchecked)) {
@@ -125,7 +128,7 @@ func (s *ReportSource) text(b io.Writer) {
 	fmt.Fprintln(b, ")")
 	for i, st := range s.Streams {
 		if i == maxTextStreams {
-			fmt.Fprintf(b, "  … and %s, all of them with --json\n", wire.Many(int64(len(s.Streams)-i), "more stream"))
+			fmt.Fprintf(b, "  … and %s, with --json\n", wire.Many(int64(len(s.Streams)-i), "more stream"))
 			break
 		}
 		fmt.Fprintf(b, "  %-32s", wire.SafeText(st.Stream, 60))
@@ -136,6 +139,9 @@ func (s *ReportSource) text(b io.Writer) {
 			fmt.Fprintf(b, "  %s live, %s", wire.Many(st.Rows, "row"), between(*st.Live))
 		}
 		fmt.Fprintln(b)
+	}
+	if s.StreamsOmitted > 0 {
+		fmt.Fprintf(b, "  … and %s, in the archive alone\n", wire.Many(s.StreamsOmitted, "more stream"))
 	}
 	for i, l := range s.Losses {
 		if i == maxTextStreams {

@@ -53,7 +53,12 @@ func walk(c *connection, g *registry, v visitor, progress func(n int64)) error {
 	if len(c.Runs()) == 0 {
 		return nil
 	}
-	if err := w.read(progress); err != nil {
+	err := w.read(progress)
+	if !c.growing {
+		// What it saw last may be as large as a frame.
+		c.dec = nil
+	}
+	if err != nil {
 		return fmt.Errorf("connection %s: %w", c.ID, err)
 	}
 	return nil
@@ -190,10 +195,8 @@ func (w *walker) restore(ctx *wire.Context) error {
 		if fault != nil {
 			return fmt.Errorf("the sidecar's context: %w", fault)
 		}
-		p := w.g.source(w.c, &h, w.shakes).part(w.c)
-		w.shakes++
-		w.ordinals[h.Source] = p
-		if err := w.v.handshake(p, &h); err != nil {
+		p, err := w.introduce(&h)
+		if err != nil {
 			return err
 		}
 		uv, ok := e.Value("source_update")
@@ -211,6 +214,18 @@ func (w *walker) restore(ctx *wire.Context) error {
 	return nil
 }
 
+// introduce takes a handshake: from here on its ordinal is that source.
+func (w *walker) introduce(h *dendro.Handshake) (*part, error) {
+	s, err := w.g.source(w.c, h, w.shakes)
+	if err != nil {
+		return nil, err
+	}
+	p := s.part(w.c)
+	w.shakes++
+	w.ordinals[h.Source] = p
+	return p, w.v.handshake(p, h)
+}
+
 func frameUnit(kind uint32, b []byte) wire.Unit {
 	return wire.Unit{Type: wire.UnitFrame, Size: int64(len(b)), Kind: kind, Bytes: b}
 }
@@ -225,10 +240,8 @@ func (w *walker) apply(u wire.Unit, out *dendro.Outcome) error {
 		return nil
 	}
 	if h := out.Handshake; h != nil {
-		p := w.g.source(w.c, h, w.shakes).part(w.c)
-		w.shakes++
-		w.ordinals[h.Source] = p
-		return w.v.handshake(p, h)
+		_, err := w.introduce(h)
+		return err
 	}
 	ord, _ := ordinal(u)
 	p := w.ordinals[ord]

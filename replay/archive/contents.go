@@ -5,8 +5,6 @@ package archive
 import (
 	"database/sql/driver"
 	"fmt"
-	"maps"
-	"slices"
 
 	"wiretape/replay/internal/db"
 )
@@ -30,37 +28,24 @@ type StreamSummary struct {
 	Sealed, Live *[2]int64
 }
 
-// Streams gives what the archive holds of a source, in order of name. It is
-// called after Resolve.
-func (c contents) Streams(source int64) ([]StreamSummary, error) {
-	all := map[string]*StreamSummary{}
-	get := func(name string) *StreamSummary {
-		if all[name] == nil {
-			all[name] = &StreamSummary{Stream: name}
+// EachStream tells what the archive holds of each stream of a source, in order
+// of name. It is called after Resolve.
+func (c contents) EachStream(source int64, fn func(StreamSummary) error) error {
+	count := func(v driver.Value) int64 { n, _ := v.(int64); return n }
+	span := func(a, z driver.Value) *[2]int64 {
+		if a == nil {
+			return nil
 		}
-		return all[name]
+		return &[2]int64{count(a), count(z)}
 	}
-	err := c.db.Query("SELECT stream, count(*), min(first_ts), max(last_ts) FROM segments WHERE source_id=? GROUP BY stream", func(v []driver.Value) error {
-		x := get(v[0].(string))
-		x.Segments, x.Sealed = v[1].(int64), &[2]int64{v[2].(int64), v[3].(int64)}
-		return nil
-	}, source)
-	if err != nil {
-		return nil, readError(err)
-	}
-	err = c.db.Query("SELECT stream, count(*), min(ts), max(ts) FROM wal WHERE source_id=? GROUP BY stream", func(v []driver.Value) error {
-		x := get(v[0].(string))
-		x.Rows, x.Live = v[1].(int64), &[2]int64{v[2].(int64), v[3].(int64)}
-		return nil
-	}, source)
-	if err != nil {
-		return nil, readError(err)
-	}
-	out := make([]StreamSummary, 0, len(all))
-	for _, name := range slices.Sorted(maps.Keys(all)) {
-		out = append(out, *all[name])
-	}
-	return out, nil
+	err := c.db.Query(`SELECT stream, max(segs), max(a), max(z), max(n), max(b), max(y) FROM (
+		SELECT stream, count(*) AS segs, min(first_ts) AS a, max(last_ts) AS z, NULL AS n, NULL AS b, NULL AS y
+			FROM segments WHERE source_id=? GROUP BY stream
+		UNION ALL SELECT stream, NULL, NULL, NULL, count(*), min(ts), max(ts) FROM wal WHERE source_id=? GROUP BY stream)
+		GROUP BY stream ORDER BY stream`, func(v []driver.Value) error {
+		return fn(StreamSummary{Stream: v[0].(string), Segments: count(v[1]), Sealed: span(v[2], v[3]), Rows: count(v[4]), Live: span(v[5], v[6])})
+	}, source, source)
+	return readError(err)
 }
 
 // Covered says that the segments that stay reach over all of the time from

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"os"
 	"path/filepath"
 	"strings"
@@ -32,11 +33,17 @@ type Document struct {
 // stage a valid archive, verifies it, and gives it its name, which must be free.
 // Nothing is visible under that name before. On an error the unfinished file is
 // left for Abort.
-func (s *Stage) Finish(sources []Source, doc *Document) error {
+func (s *Stage) Finish(sources iter.Seq2[Source, error], doc *Document) error {
 	if err := s.begin(0); err != nil {
 		return err
 	}
-	for _, src := range sources {
+	if sources == nil {
+		sources = func(func(Source, error) bool) {}
+	}
+	for src, err := range sources {
+		if err != nil {
+			return err
+		}
 		labels, err := jsonObject(src.Labels)
 		if err != nil {
 			return err

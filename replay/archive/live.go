@@ -35,6 +35,7 @@ type Live struct {
 	sources map[string]int64
 	nextID  int64
 	marks   map[streamKey]*mark
+	marked  int // bytes of maxStreamBytes that they take
 	// the time column that was looked at last
 	timesOf  streamKey
 	timesSeq int64
@@ -231,6 +232,10 @@ func (l *Live) mark(k streamKey) (*mark, error) {
 	if m := l.marks[k]; m != nil {
 		return m, nil
 	}
+	if l.marked > maxStreamBytes {
+		clear(l.marks)
+		l.marked = 0
+	}
 	m := &mark{}
 	_, err := l.db.One("SELECT max(last_ts), max(seq) FROM segments WHERE source_id=? AND stream=?", func(v []driver.Value) error {
 		if w, ok := v[0].(int64); ok {
@@ -239,6 +244,7 @@ func (l *Live) mark(k streamKey) (*mark, error) {
 		return nil
 	}, k.source, k.stream)
 	l.marks[k] = m
+	l.marked += len(k.stream) + streamOverhead
 	return m, l.wrap(err)
 }
 
@@ -299,10 +305,8 @@ func (l *Live) AddRow(source int64, stream string, r Row) error {
 		return nil
 	}
 	differs := false
-	_, err = l.db.One("SELECT wall_offset, row FROM wal WHERE source_id=? AND stream=? AND ts=?", func(v []driver.Value) error {
-		differs = v[0].(int64) != r.WallOffset || !bytes.Equal(bytesOf(v[1]), r.Bytes)
-		return nil
-	}, source, stream, r.TS)
+	_, err = l.db.One("SELECT wall_offset<>? OR CAST(row AS BLOB)<>? FROM wal WHERE source_id=? AND stream=? AND ts=?",
+		func(v []driver.Value) error { differs = v[0].(int64) != 0; return nil }, r.WallOffset, blob(r.Bytes), source, stream, r.TS)
 	if err != nil {
 		return l.wrap(err)
 	}

@@ -31,17 +31,8 @@ func (s *Stage) Resolve() error {
 	if err := s.begin(0); err != nil {
 		return err
 	}
-	keys := make([]streamKey, 0, len(s.streams))
-	for k := range s.streams {
-		keys = append(keys, k)
-	}
-	slices.SortFunc(keys, func(a, b streamKey) int {
-		return cmp.Or(cmp.Compare(a.source, b.source), cmp.Compare(a.stream, b.stream))
-	})
-	for _, k := range keys {
-		if err := s.resolveStream(k, s.streams[k]); err != nil {
-			return err
-		}
+	if err := s.eachStream(s.resolveStream); err != nil {
+		return err
 	}
 	if err := s.resolveIndex(); err != nil {
 		return err
@@ -52,6 +43,9 @@ func (s *Stage) Resolve() error {
 }
 
 func (s *Stage) resolveStream(k streamKey, st *streamState) error {
+	if st.nextSeq == 0 && !s.conflicts {
+		return nil // rows alone, all of them live
+	}
 	segs, err := s.candidates(k)
 	if err != nil {
 		return err

@@ -68,12 +68,16 @@ var workTables = []string{
 		first_ts INTEGER, last_ts INTEGER, proved INTEGER, distincts INTEGER,
 		conn INTEGER, off INTEGER, has_index INTEGER, PRIMARY KEY (source, stream, sha)) WITHOUT ROWID`,
 	`CREATE INDEX work.seg_by_time ON seg(source, stream, first_ts, seq)`,
-	// Rows that came after a segment that reaches over them.
+	// The states of streams, where there are very many.
+	`CREATE TABLE work.stream(source INTEGER, stream TEXT, next_seq INTEGER, reach INTEGER, last_ts INTEGER,
+		sorted INTEGER, PRIMARY KEY (source, stream)) WITHOUT ROWID`,
+	// Rows that came after a segment that reaches over them. A row may be as
+	// large as a frame: a table WITHOUT ROWID takes it into memory once more.
 	`CREATE TABLE work.low(source INTEGER, stream TEXT, ts INTEGER, wall_offset INTEGER, row BLOB,
-		conn INTEGER, off INTEGER, PRIMARY KEY (source, stream, ts)) WITHOUT ROWID`,
+		conn INTEGER, off INTEGER, PRIMARY KEY (source, stream, ts))`,
 	// Rows that differ from the one that is stored at their time.
 	`CREATE TABLE work.conflict(source INTEGER, stream TEXT, ts INTEGER, sha BLOB, wall_offset INTEGER, row BLOB,
-		conn INTEGER, off INTEGER, PRIMARY KEY (source, stream, ts, sha)) WITHOUT ROWID`,
+		conn INTEGER, off INTEGER, PRIMARY KEY (source, stream, ts, sha))`,
 	// Index entries by content, how often each connection has them and where first.
 	`CREATE TABLE work.entry(id INTEGER PRIMARY KEY, source INTEGER, stream TEXT, ts INTEGER, sha BLOB,
 		blob BLOB, UNIQUE (source, stream, ts, sha))`,

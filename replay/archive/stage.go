@@ -1,13 +1,15 @@
 package archive
 
 import (
-	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"database/sql/driver"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 
 	"wiretape/replay/internal/db"
@@ -62,9 +64,15 @@ type Stage struct {
 	pending int64 // bytes in the open transaction
 	open    bool
 	streams map[streamKey]*streamState
-	counts  Counts
-	set     SetAside
-	rowVals []any
+	// held is how many bytes of maxStreamBytes streams takes; spilled: some
+	// lie in work.stream.
+	held    int
+	spilled bool
+	// conflicts: there are rows in work.conflict.
+	conflicts bool
+	counts    Counts
+	set       SetAside
+	rowVals   []any
 }
 
 // Counts are what a stage did, in the words of the report.
@@ -114,6 +122,10 @@ const (
 const (
 	// rowsPerInsert is how many rows one statement carries; more gain nothing.
 	rowsPerInsert = 100
+	// maxStreamBytes is how much the states of streams take in memory, with
+	// streamOverhead bytes for each: further ones lie in the work database.
+	maxStreamBytes = 8 << 20
+	streamOverhead = 128
 	// commitBytes is how much one transaction of a build holds.
 	commitBytes = 64 << 20
 )
@@ -208,14 +220,91 @@ func (s *Stage) wrap(err error) error {
 	return fmt.Errorf("writing the archive %s: %w", s.tmp, err)
 }
 
-func (s *Stage) stream(source int64, stream string) *streamState {
+// stream is the state of a stream, good until the next call. It is called with
+// a transaction open.
+func (s *Stage) stream(source int64, stream string) (*streamState, error) {
 	k := streamKey{source, stream}
-	st := s.streams[k]
-	if st == nil {
-		st = &streamState{sorted: true}
-		s.streams[k] = st
+	if st := s.streams[k]; st != nil {
+		return st, nil
 	}
-	return st
+	if s.held > maxStreamBytes {
+		if err := s.spill(); err != nil {
+			return nil, err
+		}
+	}
+	st := &streamState{sorted: true}
+	if s.spilled {
+		_, err := s.db.One("SELECT next_seq, reach, last_ts, sorted FROM work.stream WHERE source=? AND stream=?", func(v []driver.Value) error {
+			st.nextSeq, st.lastTS, st.sorted = v[0].(int64), v[2].(int64), v[3].(int64) != 0
+			st.reach, st.hasReach = v[1].(int64)
+			return nil
+		}, source, stream)
+		if err != nil {
+			return nil, s.wrap(err)
+		}
+	}
+	s.streams[k] = st
+	s.held += len(stream) + streamOverhead
+	return st, nil
+}
+
+// spill puts the states of streams into the work database.
+func (s *Stage) spill() error {
+	for k, st := range s.streams {
+		var reach any
+		if st.hasReach {
+			reach = st.reach
+		}
+		sorted := int64(0)
+		if st.sorted {
+			sorted = 1
+		}
+		if _, err := s.db.Change(`INSERT INTO work.stream VALUES (?,?,?,?,?,?) ON CONFLICT DO UPDATE
+			SET next_seq=excluded.next_seq, reach=excluded.reach, last_ts=excluded.last_ts, sorted=excluded.sorted`,
+			k.source, k.stream, st.nextSeq, reach, st.lastTS, sorted); err != nil {
+			return s.wrap(err)
+		}
+	}
+	clear(s.streams)
+	s.held, s.spilled = 0, true
+	return nil
+}
+
+// eachStream gives every stream in order of source and name.
+func (s *Stage) eachStream(fn func(k streamKey, st *streamState) error) error {
+	if !s.spilled {
+		keys := slices.SortedFunc(maps.Keys(s.streams), func(a, b streamKey) int {
+			return cmp.Or(cmp.Compare(a.source, b.source), cmp.Compare(a.stream, b.stream))
+		})
+		for _, k := range keys {
+			if err := fn(k, s.streams[k]); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if err := s.spill(); err != nil {
+		return err
+	}
+	at := streamKey{} // before all: ids begin with 1
+	for {
+		var st streamState
+		found, err := s.db.One(`SELECT source, stream, next_seq, last_ts, sorted FROM work.stream
+			WHERE (source, stream) > (?, ?) ORDER BY source, stream LIMIT 1`, func(v []driver.Value) error {
+			at = streamKey{v[0].(int64), v[1].(string)}
+			st.nextSeq, st.lastTS, st.sorted = v[2].(int64), v[3].(int64), v[4].(int64) != 0
+			return nil
+		}, at.source, at.stream)
+		if err != nil {
+			return s.wrap(err)
+		}
+		if !found {
+			return nil
+		}
+		if err := fn(at, &st); err != nil {
+			return err
+		}
+	}
 }
 
 // inserts is the statement that stores n rows and leaves repeats out.
@@ -226,7 +315,13 @@ func inserts(table, group string, n int) string {
 // AddRows contributes rows of one stream (merge.md, section 4). stream must be
 // valid UTF-8; rows may repeat.
 func (s *Stage) AddRows(source int64, stream string, rows []Row) error {
-	st := s.stream(source, stream)
+	if err := s.begin(0); err != nil {
+		return err
+	}
+	st, err := s.stream(source, stream)
+	if err != nil {
+		return err
+	}
 	for len(rows) > 0 {
 		n := 0
 		size := 0
@@ -310,12 +405,10 @@ func (s *Stage) repeats(table string, source int64, stream string, rows []Row, l
 
 // differs says that table holds another row than r at r's key.
 func (s *Stage) differs(table string, source int64, stream string, r Row) (bool, error) {
+	// The database compares: a row that is read here is in memory once more.
 	differs := false
-	q := "SELECT wall_offset, row FROM " + table + " WHERE source" + idColumn(table) + "=? AND stream=? AND ts=?"
-	_, err := s.db.One(q, func(v []driver.Value) error {
-		differs = v[0].(int64) != r.WallOffset || !bytes.Equal(bytesOf(v[1]), r.Bytes)
-		return nil
-	}, source, stream, r.TS)
+	q := "SELECT wall_offset<>? OR row<>? FROM " + table + " WHERE source" + idColumn(table) + "=? AND stream=? AND ts=?"
+	_, err := s.db.One(q, func(v []driver.Value) error { differs = v[0].(int64) != 0; return nil }, r.WallOffset, blob(r.Bytes), source, stream, r.TS)
 	return differs, s.wrap(err)
 }
 
@@ -325,6 +418,7 @@ func (s *Stage) addConflict(source int64, stream string, r Row) error {
 	h.Write(r.Bytes)
 	n, err := s.db.Change("INSERT OR IGNORE INTO work.conflict VALUES (?,?,?,?,?,?,?,?)", source, stream, r.TS, h.Sum(nil),
 		r.WallOffset, blob(r.Bytes), int64(r.Place.Conn), r.Place.Offset)
+	s.conflicts = true
 	if n == 0 && err == nil {
 		s.counts.RowsHeld++
 	}
@@ -362,7 +456,10 @@ func (s *Stage) AddSegment(source int64, stream string, g Segment) error {
 	if err := s.begin(len(g.Bytes) + len(g.CallerIndex)); err != nil {
 		return err
 	}
-	st := s.stream(source, stream)
+	st, err := s.stream(source, stream)
+	if err != nil {
+		return err
+	}
 	var seq, hasIndex int64
 	found, err := s.db.One("SELECT seq, has_index FROM work.seg WHERE source=? AND stream=? AND sha=?",
 		func(v []driver.Value) error { seq, hasIndex = v[0].(int64), v[1].(int64); return nil }, source, stream, g.SHA[:])

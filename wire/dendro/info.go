@@ -3,6 +3,7 @@ package dendro
 import (
 	"encoding/binary"
 	"strings"
+	"unicode/utf8"
 
 	"wiretape/wire"
 )
@@ -11,11 +12,26 @@ import (
 // one first.
 var tellingLabels = [...]string{"host", "hostname", "instance", "node", "name", "source"}
 
+// maxLabel is how many bytes of a label are kept for each source.
+const maxLabel = 256
+
+// short is a label's beginning, whole characters.
+func short(v []byte) string {
+	if len(v) > maxLabel {
+		n := maxLabel
+		for n > maxLabel-utf8.UTFMax && !utf8.RuneStart(v[n]) {
+			n--
+		}
+		v = v[:n]
+	}
+	return string(v)
+}
+
 // labelOf is the most telling label, "" when there is none.
 func labelOf(labels Map) string {
 	for _, key := range tellingLabels {
 		if v, ok := labels.Get(key); ok && len(v) > 0 {
-			return string(v)
+			return short(v)
 		}
 	}
 	return ""
@@ -25,7 +41,7 @@ func (h *Handshake) label() string {
 	if l := labelOf(h.Labels); l != "" {
 		return l
 	}
-	return string(h.UUID)
+	return short(h.UUID)
 }
 
 // Info is the line of a frame list: name, source, stream, time and a summary,
@@ -165,7 +181,7 @@ func uuidText(h *Handshake) string {
 	case len(h.UUID) == 0:
 		return "empty"
 	}
-	return string(h.UUID)
+	return short(h.UUID)
 }
 
 func mapsText(labels, metadata Map) string {

@@ -11,6 +11,7 @@ import (
 	"io"
 	"net/url"
 	"path/filepath"
+	"runtime"
 	"strings"
 
 	"modernc.org/sqlite"
@@ -173,6 +174,24 @@ func (d *DB) Query(query string, row func(v []driver.Value) error, args ...any) 
 		if err := row(v); err != nil {
 			return err
 		}
+		letGo(v)
+	}
+}
+
+// hugeBytes is from where on a value is worth a collection of its own.
+const hugeBytes = 16 << 20
+
+// letGo drops a row's values. Of a huge one the memory comes back at once, so
+// that it does not lie beside the next.
+func letGo(v []driver.Value) {
+	huge := false
+	for _, x := range v {
+		b, _ := x.([]byte)
+		huge = huge || len(b) > hugeBytes
+	}
+	clear(v)
+	if huge {
+		runtime.GC()
 	}
 }
 
