@@ -28,8 +28,9 @@ func inflater(codec uint32) bounds.Decompress {
 }
 
 var codecs = bounds.Codecs{
-	bounds.CodecGzip: inflater(bounds.CodecGzip),
-	bounds.CodecZstd: inflater(bounds.CodecZstd),
+	bounds.CodecGzip:   inflater(bounds.CodecGzip),
+	bounds.CodecBrotli: inflater(bounds.CodecBrotli),
+	bounds.CodecZstd:   inflater(bounds.CodecZstd),
 }
 
 // decodedLimit is how much of a segment may be held decoded.

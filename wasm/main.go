@@ -199,11 +199,17 @@ func passFind(off float64) int32 {
 	return guard(func() int32 { return keep(ix.FindPass(int64(off))) })
 }
 
+// passFilter looks for all rows that the filter takes, which become the hits, or
+// up to a limit: the number of the last one is then what the pass has made.
+//
 //go:wasmexport pass_filter
 func passFilter(limit float64) int32 {
 	return guard(func() int32 {
-		hits = new(index.Hits)
-		return keep(ix.FilterPass(expr, hits, int64(limit)))
+		h := new(index.Hits)
+		if limit == 0 {
+			hits = h
+		}
+		return keep(ix.FilterPass(expr, h, int64(limit)))
 	})
 }
 

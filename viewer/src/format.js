@@ -63,6 +63,9 @@ export function span(ns) {
   return `${+(t / 86400e9).toPrecision(4)} d`;
 }
 
+/** A time as a filter takes it, exact. */
+export const exactTime = (ns) => `${time(ns, 'utc').replace(' ', 'T')}Z`;
+
 /** Reads a time that a person typed, UTC or nanoseconds; null when it is none. */
 export function parseTime(s) {
   s = s.trim();

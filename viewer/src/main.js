@@ -7,6 +7,8 @@ import { Hex } from './hex.js';
 import { Link, Stale } from './link.js';
 import { Complete } from './complete.js';
 import { Compare } from './compare.js';
+import { Connections } from './connections.js';
+import { gather } from './dropped.js';
 import { Findings, Search, Sources, showCapture } from './panels.js';
 import { Segment } from './segment.js';
 import { Timeline } from './timeline.js';
@@ -24,9 +26,13 @@ const KEYS = [
   ['4', 'go to the side panel'],
   ['[ ]', 'the tab before and after, in the panel that has the focus'],
   ['/', 'filter'],
-  ['g', 'go to a row number, @offset or time'],
+  ['g', 'go to a row number, an @offset or a time'],
   ['f', 'search bytes'],
   ['n, Shift N', 'next and previous row with a finding'],
+  ['l', 'the list of connections'],
+  ['< >', 'the connection before and after'],
+  ['a', 'the timeline: ← → move, Shift selects a span, Enter goes there'],
+  ['x', 'the axis of the timeline: bytes, data time, arrival'],
   ['c', 'hold the frame, to compare others with it'],
   ['s', 'save the selected field’s bytes'],
   ['t', 'times in UTC, local, relative, nanoseconds'],
@@ -35,6 +41,12 @@ const KEYS = [
   [',', 'settings'],
   ['?', 'this sheet'],
 ];
+
+/** How many files are looked into for one that is a connection. */
+const MAX_TRIED = 200;
+
+/** What a tab of the side panel gives the focus to. */
+const SIDE = { 'tab-connections': 'connections', 'tab-findings': 'findings', 'tab-sources': 'pane-sources', 'tab-search': 'search-text', 'tab-capture': 'pane-capture' };
 
 class App {
   constructor() {
@@ -51,6 +63,7 @@ class App {
     this.frames = new Frames(this);
     this.tree = new Tree(this);
     this.hex = new Hex(this);
+    this.connections = new Connections(this);
     this.timeline = new Timeline(this);
     this.findings = new Findings(this);
     this.sourcesPanel = new Sources(this);
@@ -60,6 +73,7 @@ class App {
     this.complete = new Complete($('filter'), this);
     this.link.on('index', (m) => this.indexed(m));
     this.link.on('hits', (m) => this.hits(m));
+    this.link.on('compared', (m) => { if ($('compare-state')) $('compare-state').textContent = `${Math.floor((100 * m.at) / Math.max(1, m.total))} %`; });
     this.link.on('failed', (m) => this.broke(m));
     this.link.on('cancelled', (m) => this.cancelled(m));
     // An answer of what is no longer shown is no failure, wherever it was
@@ -126,52 +140,83 @@ class App {
 
   async open(files) {
     this.closeAll();
+    this.connections.reset([]);
     $('what').textContent = 'Opening…';
     try {
-      const { connections } = await this.link.move('open', { files });
+      const { connections } = await this.moving('open', { files });
       if (!connections.length) return this.nothing('There is no capture in it: no file with a connection’s bytes.');
-      this.connections = connections;
-      const s = $('connection');
-      s.replaceChildren(...connections.map((c) => h('option', { value: c.id, text: `${visible(c.name)}${c.files > 1 ? ` (${c.files} files)` : ''}` })));
-      s.hidden = connections.length < 2;
-      await this.select(0);
+      this.connections.reset(connections);
+      const linked = /[#&]connection=([^&]*)/.exec(this.link0);
+      const named = linked ? connections.findIndex((c) => c.name === decodeURIComponent(linked[1])) : -1;
+      await this.select(named >= 0 ? named : await this.likely(connections));
     } catch (e) {
       if (!(e instanceof Stale)) this.nothing(e.message);
     }
   }
 
+  /** The first of the connections that is one: of a capture, or of a protocol that is known. */
+  async likely(connections) {
+    const i = connections.findIndex((c) => !c.foreign);
+    if (i >= 0 || connections.length === 1) return Math.max(i, 0);
+    for (let from = 0; from < Math.min(connections.length, MAX_TRIED); from += 20) {
+      const list = await this.link.ask('describe', { from, count: 20 });
+      const found = list.findIndex((c) => c.protocol);
+      if (found >= 0) return from + found;
+    }
+    return 0;
+  }
+
+  /** Asks for what changes what is shown; settled() waits until that is so. */
+  async moving(op, args) {
+    const p = this.link.move(op, args);
+    this.moved = p;
+    return p;
+  }
+
+  async settled() {
+    await Promise.resolve(this.moved).catch(() => {});
+    await new Promise((r) => { setTimeout(r); });
+  }
+
   closeAll() {
     this.info = this.unit = this.status = null;
     delete document.body.dataset.unit;
+    delete document.body.dataset.done;
     document.body.classList.add('blank');
     $('read-as').hidden = true;
-    $('connection').hidden = true;
+    $('connections-open').hidden = true;
   }
 
   nothing(text) {
     this.closeAll();
     $('what').textContent = visible(text);
+    // What else was opened can be chosen from here.
+    const others = this.connections.all.length > 1;
+    $('welcome-list').hidden = !others;
+    if (others) {
+      $('welcome-list').append($('connections'));
+      this.connections.list.draw();
+    }
   }
 
-  /** Shows a connection of what is open. */
-  async select(id, protocol) {
-    $('connection').value = id;
+  /** Shows a connection of what is open. at is an offset to go to. */
+  async select(id, { protocol, at } = {}) {
     let info;
     try {
-      info = await this.link.move('select', { id, protocol });
+      info = await this.moving('select', { id, protocol });
     } catch (e) {
       if (!(e instanceof Stale)) this.nothing(e.message);
       return;
     }
     this.unit = this.status = this.bins = null;
     delete document.body.dataset.unit;
+    delete document.body.dataset.filtered;
     if (!info.protocol) {
       this.nothing(`${info.name}: ${info.what}.`);
-      $('connection').hidden = (this.connections?.length ?? 0) < 2;
       if (info.end > info.start) {
         $('read-as').hidden = false;
         $('read-as').replaceChildren(h('span', { text: 'Read it anyway, from its middle, as ' }),
-          ...this.protocols.map((p) => h('button', { type: 'button', text: p, onclick: () => this.select(id, p) })));
+          ...this.protocols.map((p) => h('button', { type: 'button', text: p, onclick: () => this.select(id, { protocol: p }) })));
       }
       return;
     }
@@ -181,8 +226,11 @@ class App {
     this.noSources = false;
     this.hasArrivals = info.files.some((f) => f.arrivals?.records);
     this.origin = info.files.find((f) => f.arrivals?.records)?.arrivals.first ?? null;
+    if (at !== undefined) this.link0 = `#offset=${at}`;
     document.body.classList.remove('blank');
-    $('connection').hidden = (this.connections?.length ?? 0) < 2;
+    const many = this.connections.all.length > 1;
+    $('connections-open').hidden = !many;
+    $('pane-connections').append($('connections'));
     $('file-name').textContent = visible(`${info.name} · ${info.protocol}${info.direction ? ` ${info.direction}` : ''} · ${bytes(info.end - info.start)}`);
     document.title = visible(`${info.name} – Wiretape`);
     this.frames.columns();
@@ -196,12 +244,38 @@ class App {
     this.segment.close();
     this.compare.reset();
     $('unit-findings').replaceChildren();
+    $('unit-title').textContent = 'Bytes';
+    $('place').textContent = '';
     showCapture(this);
     this.tab('detail-tabs', 'tab-tree');
-    if (info.notes.length) say(info.notes[0], true);
+    if (!many && this.sideTab === 'tab-connections') this.tab('side-tabs', 'tab-findings');
+    else if (many && !this.sideTab) this.tab('side-tabs', 'tab-connections');
+    this.connections.shown();
+    if (info.notes.length) say(`${info.notes[0].kind}: ${info.notes[0].message}`, true);
     $('filter-wrong').hidden = true;
     this.first = false;
     this.indexing = true;
+  }
+
+  /** Holds all bytes against the arrival indexes; pressed again it stops. */
+  async compareArrivals() {
+    if (this.comparing) {
+      this.link.ask('cancel', { what: 'compare' });
+      return;
+    }
+    this.comparing = true;
+    $('compare-arrivals').textContent = 'Stop';
+    const { id } = this.info;
+    try {
+      const { wrong } = await this.link.ask('compareArrivals', {});
+      this.comparing = false;
+      if (wrong) say('Some bytes do not fit their arrival index.', true);
+      await this.select(id, { at: this.unit?.offset });
+    } catch (e) {
+      if (!(e instanceof Stale)) this.failed(e);
+    }
+    this.comparing = false;
+    if (this.info) showCapture(this);
   }
 
   // ── What comes while the worker works ─────────────────────────────────
@@ -231,6 +305,7 @@ class App {
     this.noSources = m.done && m.status.sources === 0;
     this.frames.settle();
     if (m.done) {
+      this.connections.indexed(m.status, m.bins);
       document.body.dataset.done = '1';
       this.loadSources();
     } else delete document.body.dataset.done;
@@ -250,9 +325,10 @@ class App {
     this.pending = false;
     const link = this.link0;
     this.link0 = '';
-    if (settings.filter && !$('filter').value) {
-      $('filter').value = settings.filter;
-      await this.setFilter(settings.filter);
+    const kept = $('filter').value || settings.filter;
+    if (kept) {
+      $('filter').value = kept;
+      await this.setFilter(kept);
     }
     if (at) await this.gotoOffset(Number(at[1]), { reveal: /[#&]byte\b/.test(link) });
     else if (!this.frames.filtered) await this.frames.select(0, { show: true });
@@ -299,6 +375,8 @@ class App {
         this.frames.reset(false);
         this.frames.setCount(this.status?.rows ?? 0);
         this.filterState('');
+        delete document.body.dataset.filtered;
+        this.timeline.draw();
         if (keep >= 0) await this.frames.select(keep);
       }
       return;
@@ -313,14 +391,16 @@ class App {
     }
     this.frames.reset(true);
     this.filtering = expression;
+    delete document.body.dataset.filtered;
     this.filterState('looking…');
+    this.timeline.draw();
   }
 
   /** Adds a condition, in place of one of the same form. */
   addFilter(condition, same) {
     const f = $('filter');
     const was = f.value.trim();
-    if (same?.test(was)) f.value = was.replace(same, condition);
+    if (same?.test(was)) f.value = was.replace(same, () => condition);
     else if (!was || was === condition) f.value = condition;
     else f.value = /\bor\b|\|\|/.test(was) ? `(${was}) and ${condition}` : `${was} and ${condition}`;
     this.setFilter(f.value);
@@ -398,7 +478,7 @@ class App {
     f.expected || f.found ? h('span', { class: 'dim', text: visible(` · ${f.expected ? `expected ${f.expected}` : ''}${f.expected && f.found ? ', ' : ''}${f.found ? `found ${f.found}` : ''} · offset ${number(f.at ?? f.offset)}`) }) : null)));
     this.hex.open(u);
     $('place').textContent = '';
-    history.replaceState(null, '', `#offset=${u.offset}`);
+    history.replaceState(null, '', `#offset=${u.offset}${this.connections.all.length > 1 ? `&connection=${encodeURIComponent(this.info.name)}` : ''}`);
     this.timeline.draw();
     $('tab-segment').hidden = u.name !== 'Segment';
     if (u.name !== 'Segment' && this.detailTab === 'tab-segment') this.tab('detail-tabs', 'tab-tree');
@@ -521,11 +601,14 @@ class App {
     }
   }
 
-  async gotoTime(t) {
+  /** Goes to a time, of the data or of arrival. */
+  async gotoTime(t, axis) {
     try {
-      let row = this.hasArrivals && this.timeline.name === 'bytes' ? await this.link.ask('findArrival', { time: t }) : null;
-      row ??= await this.link.ask('first', { expression: `time >= ${t}` });
-      if (row === null) say('Nothing is as late as that.');
+      const asked = `${axis} >= ${t}`;
+      // Under a filter, to the first of its rows.
+      const row = this.frames.filtered ? await this.link.ask('first', { expression: `(${this.filtering}) and ${asked}` })
+        : axis === 'arrival' ? await this.link.ask('findArrival', { time: t }) : await this.link.ask('first', { expression: asked });
+      if (typeof row !== 'number') say(axis === 'arrival' ? 'Nothing came as late as that.' : 'No data is as late as that.');
       else await this.frames.goto(row);
     } catch (e) {
       this.failed(e);
@@ -534,8 +617,15 @@ class App {
 
   async goto(text) {
     text = text.trim().replace(/,/g, '');
-    const offset = /^@(\d+)$/.exec(text) ?? /^@?(0x[0-9a-f]+)$/i.exec(text);
-    if (offset) return this.gotoOffset(Number(offset[1]));
+    const offset = /^@(\d{1,16})$/.exec(text) ?? /^@?(0x[0-9a-f]{1,13})$/i.exec(text);
+    if (offset) {
+      const at = Number(offset[1]);
+      if (at < this.info.start || at >= this.info.end) {
+        say(`The bytes go from offset ${number(this.info.start)} to ${number(this.info.end)}.`, true);
+        return undefined;
+      }
+      return this.gotoOffset(at);
+    }
     if (/^#?\d{1,14}$/.test(text)) {
       const row = Number(text.replace('#', ''));
       if (row >= (this.status?.rows ?? 0)) {
@@ -544,10 +634,29 @@ class App {
       }
       return this.gotoRow(row);
     }
-    const t = parseTime(text);
-    if (t !== null) return this.gotoTime(t);
-    say('A row number, an offset (@1234 or 0x4d2) or a time (2026-11-29T18:00:00)', true);
+    // A time is of arrival or of the data as it says, or as the timeline's axis is,
+    // or as it lies within one of them alone.
+    const m = /^(?:(arrival|data|time)\s+)?(.+)$/i.exec(text);
+    const t = m ? parseTime(m[2]) : null;
+    if (t !== null) {
+      const axis = m[1] ? (/arrival/i.test(m[1]) ? 'arrival' : 'time') : this.axisOf(t);
+      if (axis === 'arrival' && !this.hasArrivals) {
+        say('This connection has no arrival times.', true);
+        return undefined;
+      }
+      return this.gotoTime(t, axis);
+    }
+    say('A row number, an offset (@1234 or 0x4d2) or a time (2026-11-29T18:00:00, or arrival 2026-11-29T18:00:00)', true);
     return undefined;
+  }
+
+  axisOf(t) {
+    if (this.timeline.name !== 'bytes') return this.timeline.name;
+    const { arrival } = this.info;
+    const data = this.timeline.has('time') ? this.connections.current?.seen : null;
+    const within = (from, to) => t >= from && t <= to;
+    if (!arrival) return 'time';
+    return within(arrival.from, arrival.to) && !(data?.from && within(data.from, data.to)) ? 'arrival' : this.timeline.has('time') ? 'time' : 'arrival';
   }
 
   async nextFinding(back) {
@@ -596,6 +705,7 @@ class App {
       if (id === 'tab-tree') this.tree.list.draw();
     } else {
       this.sideTab = id;
+      if (id === 'tab-connections') this.connections.list.draw();
       if (id === 'tab-findings') this.findings.list.draw();
       if (id === 'tab-search') this.search.list.draw();
       if (id === 'tab-sources' && this.indexing) this.loadSources();
@@ -607,6 +717,7 @@ class App {
     if (t === 'system') delete document.documentElement.dataset.theme;
     else document.documentElement.dataset.theme = t;
     this.timeline.draw();
+    this.connections.draw();
   }
 
   times() {
@@ -615,6 +726,7 @@ class App {
     this.tree.list.draw();
     this.timeline.draw();
     this.sourcesPanel.show(this.sources);
+    this.connections.list.draw();
     if (this.info) showCapture(this);
   }
 
@@ -672,7 +784,7 @@ class App {
     $('welcome-url').addEventListener('click', askUrl);
     if (SINGLE) $('open-url').hidden = $('welcome-url').hidden = true;
     $('url-dialog').addEventListener('close', () => { if ($('url-dialog').returnValue === 'open' && $('url').value) this.openUrl($('url').value); });
-    $('connection').addEventListener('change', (e) => this.select(Number(e.target.value)));
+    $('connections-open').addEventListener('click', () => this.showSide('tab-connections'));
     this.dropping();
 
     $('filter').addEventListener('keydown', (e) => { if (e.key === 'Enter') this.setFilter(e.target.value); });
@@ -709,7 +821,10 @@ class App {
     });
     window.addEventListener('hashchange', () => {
       const at = /[#&]offset=(\d+)/.exec(location.hash);
-      if (at && this.info && Number(at[1]) !== this.unit?.offset) this.gotoOffset(Number(at[1]));
+      const named = /[#&]connection=([^&]*)/.exec(location.hash);
+      const other = named ? this.connections.all.findIndex((c) => c.name === decodeURIComponent(named[1])) : -1;
+      if (other >= 0 && other !== this.info?.id) this.select(other, { at: Number(at?.[1] ?? 0) });
+      else if (at && this.info && Number(at[1]) !== this.unit?.offset) this.gotoOffset(Number(at[1]));
     });
   }
 
@@ -734,6 +849,13 @@ class App {
   toggleSide() {
     set('side', !settings.side);
     this.layout();
+  }
+
+  /** Shows a tab of the side panel and goes there. */
+  showSide(tab) {
+    if (!settings.side) this.toggleSide();
+    this.tab('side-tabs', tab);
+    $(SIDE[tab]).focus();
   }
 
   dialogs() {
@@ -769,7 +891,6 @@ class App {
     }
     if (typing) return;
     const focus = (id) => { $(id).focus(); };
-    const side = { 'tab-findings': 'findings', 'tab-sources': 'pane-sources', 'tab-search': 'search-text', 'tab-capture': 'pane-capture' };
     const act = {
       o: () => $('pick-files').click(),
       O: () => $('pick-folder').click(),
@@ -778,18 +899,16 @@ class App {
       ',': () => $('settings-dialog').showModal(),
       '/': () => focus('filter'),
       g: () => { focus('goto'); $('goto').select(); },
-      f: () => {
-        if (!settings.side) this.toggleSide();
-        this.tab('side-tabs', 'tab-search');
-        focus('search-text');
-      },
+      f: () => this.showSide('tab-search'),
+      l: () => (this.connections.all.length > 1 ? this.showSide('tab-connections') : say('There is one connection.')),
+      '<': () => this.connections.step(-1),
+      '>': () => this.connections.step(1),
+      a: () => focus('timeline'),
+      x: () => this.timeline.next(),
       1: () => focus('frames'),
       2: () => focus(this.detailTab === 'tab-tree' ? 'tree' : this.detailTab === 'tab-segment' ? 'pane-segment' : 'pane-compare'),
       3: () => focus('hex'),
-      4: () => {
-        if (!settings.side) this.toggleSide();
-        focus(side[this.sideTab ?? 'tab-findings']);
-      },
+      4: () => this.showSide(this.sideTab ?? 'tab-findings'),
       '[': () => this.stepTab($('side').contains(document.activeElement) ? 'side-tabs' : 'detail-tabs', -1),
       ']': () => this.stepTab($('side').contains(document.activeElement) ? 'side-tabs' : 'detail-tabs', 1),
       n: () => this.nextFinding(false),
@@ -827,39 +946,22 @@ class App {
       e.preventDefault();
       depth = 0;
       show(false);
-      // Entries are only good during the event: they are taken at once.
-      const entries = [...e.dataTransfer.items].filter((i) => i.kind === 'file').map((i) => i.webkitGetAsEntry?.() ?? i.getAsFile());
-      const files = [];
-      try {
-        for (const x of entries) await gather(x, '', files);
-      } catch (err) {
-        this.failed(err);
-      }
-      this.openFiles(files);
+      this.dropped(e.dataTransfer);
     });
   }
-}
 
-/** The most files that are taken from a folder. */
-const MAX_DROPPED = 100000;
-
-/** All files of a dropped entry, with their paths. */
-async function gather(entry, path, out) {
-  if (!entry || out.length >= MAX_DROPPED) return;
-  if (entry instanceof File) {
-    out.push(entry);
-    return;
-  }
-  if (entry.isFile) {
-    const file = await new Promise((y, n) => { entry.file(y, n); });
-    out.push({ path: path + entry.name, file });
-    return;
-  }
-  const reader = entry.createReader();
-  for (;;) {
-    const list = await new Promise((y, n) => { reader.readEntries(y, n); });
-    if (!list.length) return;
-    for (const e of list) await gather(e, `${path}${entry.name}/`, out);
+  async dropped(transfer) {
+    // Entries are only good during the event: gather takes them at once.
+    const found = gather(transfer, (n) => { $('what').textContent = `Looking through the folders… ${number(n)} files`; });
+    this.closeAll();
+    this.connections.reset([]);
+    const { files, notes } = await found;
+    if (!files.length) {
+      this.nothing(['There is no file in it.', ...notes].join(' '));
+      return;
+    }
+    await this.openFiles(files);
+    if (notes.length) say(notes.join(' '), true);
   }
 }
 

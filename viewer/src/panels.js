@@ -6,6 +6,12 @@ import { VirtualList } from './list.js';
 import { settings } from './settings.js';
 
 const PAGE = 100;
+const MAX_NOTES = 200;
+/** How many files and, of each, what was found when it was recorded, are listed. */
+const MAX_FILES = 1000;
+const MAX_TOLD = 50;
+/** A condition on the source, and its stream, in a filter. */
+const SOURCE = /\bsource == \d+(?: and stream == "(?:\\.|[^"\\])*")?/;
 
 /** Findings, fetched by pages. */
 export class Findings {
@@ -38,6 +44,23 @@ export class Findings {
     $('finding-count').textContent = '';
     $('no-findings').hidden = false;
     $('no-findings').textContent = 'Nothing was found.';
+    $('finding-kinds').replaceChildren();
+    this.notes();
+  }
+
+  /** What is wrong beside the bytes: sidecars, arrival indexes, lengths. */
+  notes() {
+    const { notes } = this.app.info;
+    $('notes').replaceChildren(...notes.slice(0, MAX_NOTES).map((n) => h(n.offset === undefined ? 'div' : 'button', {
+      class: 'beside', type: 'button', onclick: n.offset === undefined ? null : () => this.app.gotoOffset(n.offset, { reveal: true }),
+    }, h('strong', { text: `⚠ ${n.kind} ` }), h('span', { text: visible(n.message) }),
+    n.expected || n.found ? h('span', { class: 'dim', text: visible(` · ${[n.expected && `expected ${n.expected}`, n.found && `found ${n.found}`].filter(Boolean).join(', ')}`) }) : null,
+    n.offset === undefined ? null : h('span', { class: 'dim', text: ` · offset ${number(n.offset)}` }))),
+    ...(notes.length > MAX_NOTES ? [h('div', { class: 'line', text: `and ${number(notes.length - MAX_NOTES)} more` })] : []));
+    if (notes.length) {
+      $('finding-count').textContent = number(notes.length);
+      $('no-findings').hidden = true;
+    }
   }
 
   update(status, done) {
@@ -46,14 +69,15 @@ export class Findings {
       this.pages.delete(Math.floor(this.list.count / PAGE));
       this.list.setCount(kept);
     }
-    $('finding-count').textContent = status.findings ? number(status.findings) : '';
-    $('no-findings').hidden = status.findings > 0;
+    const all = status.findings + this.app.info.notes.length;
+    $('finding-count').textContent = all ? number(all) : '';
+    $('no-findings').hidden = all > 0;
     $('no-findings').textContent = done ? 'Nothing to report.' : 'Nothing so far.';
     $('more-findings').hidden = status.findings <= kept;
     $('more-findings').textContent = `The first ${number(kept)} of ${number(status.findings)}; a filter such as “finding” shows all rows.`;
     const kinds = Object.entries(status.byFinding);
     $('finding-kinds').replaceChildren(...kinds.map(([k, n]) => h('button', {
-      class: 'chip bad', type: 'button', title: `Show only rows with ${k}`, onclick: () => this.app.addFilter(`finding == ${k}`),
+      class: 'chip bad', type: 'button', title: `Show only rows with ${k}`, onclick: () => this.app.addFilter(`finding == ${k}`, /\bfinding(?: == [^\s()]+)?(?=\s|$)/),
     }, h('span', { text: k }), h('span', { class: 'n', text: number(n) }))));
   }
 
@@ -143,14 +167,14 @@ export class Sources {
       h('div', { class: 'line', text: Object.entries(s.kinds).map(([k, n]) => `${k} ${number(n)}`).join(', ') }),
       lost.length ? h('div', { class: 'line bad', text: `⚠ ${lost.map(([k, n]) => `${k} ${number(n)}`).join(', ')}` }) : h('div', { class: 'line', text: 'nothing missing was found' }),
       h('div', { class: 'actions' },
-        h('button', { type: 'button', text: 'Only this', onclick: () => this.app.addFilter(`source == ${s.id}`) }),
+        h('button', { type: 'button', text: 'Only this', onclick: () => this.app.addFilter(`source == ${s.id}`, SOURCE) }),
         h('button', { type: 'button', text: 'First frame', onclick: () => this.app.gotoRow(s.first) }),
         h('button', { type: 'button', text: 'Last frame', onclick: () => this.app.gotoRow(s.last) })),
       h('div', { class: 'told' }),
       s.streams.length ? h('table', {},
         h('thead', {}, h('tr', {}, h('th', { text: 'stream' }), h('th', { text: 'frames' }), h('th', { text: 'bytes' }), h('th', { text: 'span' }))),
         h('tbody', {}, s.streams.map((t) => h('tr', {},
-          h('td', {}, h('button', { class: 'link', type: 'button', text: t.name, onclick: () => this.app.addFilter(`source == ${s.id} and stream == "${t.name.replace(/["\\]/g, '\\$&')}"`) })),
+          h('td', {}, h('button', { class: 'link', type: 'button', text: t.name, onclick: () => this.app.addFilter(`source == ${s.id} and stream == "${t.name.replace(/["\\]/g, '\\$&')}"`, SOURCE) })),
           h('td', { text: number(t.rows) }), h('td', { text: bytes(t.bytes) }),
           h('td', { text: t.from === undefined ? '' : span(BigInt(t.to) - BigInt(t.from)), title: t.from === undefined ? '' : `${time(t.from, mode, origin)} to ${time(t.to, mode, origin)}` }))))) : null,
       s.more ? h('div', { class: 'line', text: `and ${number(s.more)} frames of further streams` }) : null,
@@ -271,8 +295,8 @@ export function showCapture(app) {
   ];
   $('capture').replaceChildren(
     h('dl', {}, rows.flatMap(([k, v]) => [h('dt', { text: k }), h('dd', { text: v })])),
-    ...info.notes.map((n) => h('p', { class: 'bad', text: `⚠ ${visible(n)}` })),
-    ...info.files.slice(0, 1000).map((f) => h('div', { class: 'file' },
+    ...compared(app),
+    ...info.files.slice(0, MAX_FILES).map((f) => h('div', { class: 'file' },
       h('button', { class: 'link', type: 'button', text: visible(f.name), onclick: () => app.gotoOffset(f.start) }),
       h('div', { class: 'line', text: `offsets ${number(f.start)} to ${number(f.end)}, ${bytes(f.end - f.start)}${f.partial ? ', not sealed' : ''}` }),
       f.arrivals?.records ? h('div', { class: 'line', text: `${number(f.arrivals.records)} reads, ${time(f.arrivals.first, mode, app.origin)} to ${time(f.arrivals.last, mode, app.origin)}` }) : null,
@@ -280,5 +304,22 @@ export function showCapture(app) {
       f.side?.closed ? h('div', { class: 'line', text: visible(`closed: ${f.side.closed}${f.side.closedDetail ? `, ${f.side.closedDetail}` : ''}`) }) : null,
       f.side?.transport ? h('div', { class: 'line', text: visible(`transport: ${f.side.transport.verdict}${f.side.transport.detail ? `, ${f.side.transport.detail}` : ''}`) }) : null,
       f.side?.sha256 ? h('div', { class: 'line mono', text: `sha256 ${visible(f.side.sha256)}` }) : null,
-      f.side?.omitted?.length ? h('div', { class: 'line bad', text: visible(`⚠ its context lacks ${f.side.omitted.join(', ')}`) }) : null)));
+      f.side?.findings.length ? h('details', {}, h('summary', { class: 'bad', text: `⚠ ${number(f.side.findings.length + f.side.omittedFindings)} found when it was recorded` }),
+        ...f.side.findings.slice(0, MAX_TOLD).map((x) => h('button', { class: 'link line', type: 'button', text: visible(`${x.kind} at ${number(x.offset)}: ${x.message}`), onclick: () => app.gotoOffset(x.offset, { reveal: true }) }))) : null,
+      f.side?.omitted?.length ? h('div', { class: 'line bad', text: visible(`⚠ its context lacks ${f.side.omitted.join(', ')}`) }) : null)),
+    ...(info.files.length > MAX_FILES ? [h('p', { class: 'line', text: `and ${number(info.files.length - MAX_FILES)} more files` })] : []));
+}
+
+/** What is known of the bytes against their arrival indexes, and the way to know all of it. */
+function compared(app) {
+  const indexed = app.info.files.filter((f) => f.compared);
+  const some = app.info.files.filter((f) => f.arrivals || f.compared);
+  if (!some.length) return [];
+  const whole = indexed.length === some.length && indexed.every((f) => f.compared.whole);
+  const fits = indexed.every((f) => f.compared.fits);
+  const text = !fits ? '⚠ Some bytes do not fit their arrival index: see the findings.'
+    : whole ? '✓ All bytes fit their arrival index (CRC-32C of each read).' : 'Some reads were held against the arrival index, and fit.';
+  return [h('p', { class: fits ? whole ? 'line good' : 'line' : 'line bad', text }),
+    ...(whole ? [] : [h('div', { class: 'actions file' }, h('button', { id: 'compare-arrivals', type: 'button', text: 'Compare all bytes', onclick: () => app.compareArrivals() }),
+      h('span', { id: 'compare-state', class: 'dim', role: 'status' }))])];
 }

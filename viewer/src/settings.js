@@ -4,7 +4,7 @@ const KEY = 'wiretape-viewer';
 const defaults = {
   theme: 'system', // system, light, dark
   time: 'utc', // utc, local, relative, raw
-  axis: 'bytes', // bytes, time
+  axis: 'bytes', // bytes, time, arrival
   hidden: [], // columns that are not shown
   widths: {}, // of columns, in pixels
   filter: '',

@@ -1,12 +1,61 @@
-// The timeline: all rows in bins over the bytes or over the data's time, one
-// colour for each kind, with findings, file starts and holes. A click goes
-// there, dragging selects a span as a filter.
+// The timeline: all rows in bins over the bytes, over the data's time or over
+// the time of arrival, one colour for each kind, with gaps, findings, and where
+// files and connections start. A click goes there, dragging selects a span as a
+// filter.
 
-import { $, h } from './dom.js';
-import { bytes, number, span, time } from './format.js';
+import { $, h, visible } from './dom.js';
+import { bytes, exactTime, number, parseTime, span, time } from './format.js';
 import { set, settings } from './settings.js';
 
 const BINS = 512;
+/** The findings that are gaps (wasm/index). */
+const GAPS = ['gap', 'sequence-gap', 'missing-bytes', 'zero-filled-tail'];
+
+// The marks differ in shape; index.html draws the same ones for the legend.
+
+function line(g, x, from, to, colour, dash) {
+  g.strokeStyle = colour;
+  g.lineWidth = 1;
+  g.setLineDash(dash);
+  g.beginPath();
+  g.moveTo(Math.round(x) + 0.5, from);
+  g.lineTo(Math.round(x) + 0.5, to);
+  g.stroke();
+  g.setLineDash([]);
+}
+
+/** A triangle at the top; an open one was told by what lies beside the bytes. */
+function findingMark(g, x, colour, open = false) {
+  g.beginPath();
+  g.moveTo(x - 4, 1);
+  g.lineTo(x + 4, 1);
+  g.lineTo(x, 8);
+  g.closePath();
+  g.fillStyle = g.strokeStyle = colour;
+  if (open) g.stroke();
+  else g.fill();
+}
+
+/** Two bars across the whole height, with nothing between them. */
+function gapMark(g, x, height, colour) {
+  g.fillStyle = colour;
+  g.fillRect(x - 3, 1, 2, height - 2);
+  g.fillRect(x + 1, 1, 2, height - 2);
+}
+
+/** A flag on a pole; that of another connection is open. */
+function flagMark(g, x, height, colour, open) {
+  line(g, x, 0, height, colour, open ? [3, 2] : []);
+  g.beginPath();
+  const d = x > g.canvas.clientWidth - 10 ? -8 : 8;
+  g.moveTo(x + 0.5, height - 10);
+  g.lineTo(x + 0.5 + d, height - 6);
+  g.lineTo(x + 0.5, height - 2);
+  g.closePath();
+  g.fillStyle = g.strokeStyle = colour;
+  if (open) g.stroke();
+  else g.fill();
+}
 
 export class Timeline {
   constructor(app) {
@@ -28,17 +77,23 @@ export class Timeline {
     });
     c.addEventListener('pointerleave', () => {
       this.at = undefined;
+      this.tip();
       this.draw();
     });
     c.addEventListener('pointerup', () => this.drop());
     c.addEventListener('pointercancel', () => { this.drag = null; this.draw(); });
     c.addEventListener('keydown', (e) => this.key(e));
     new ResizeObserver(() => this.draw()).observe(c);
+    $('mark-finding').addEventListener('click', () => this.app.addFilter('finding'));
+    $('mark-gap').addEventListener('click', () => {
+      const kinds = GAPS.filter((k) => this.status.byFinding[k]).map((k) => `finding == ${k}`);
+      this.app.addFilter(kinds.length > 1 ? `(${kinds.join(' or ')})` : kinds[0]);
+    });
+    $('mark-file').addEventListener('click', () => this.app.showSide('tab-capture'));
+    $('mark-connection').addEventListener('click', () => this.app.showSide(this.app.connections.all.length > 1 ? 'tab-connections' : 'tab-capture'));
     for (const b of $('axis').querySelectorAll('button')) {
       b.addEventListener('click', () => {
-        set('axis', b.value);
-        this.draw();
-        this.axes();
+        this.turn(b.value);
       });
     }
   }
@@ -59,29 +114,58 @@ export class Timeline {
   clear() {
     this.bins = this.status = null;
     this.cursor = -1;
+    this.drag = null;
+    this.drawn = '';
     $('legend').replaceChildren();
     this.draw();
   }
 
+  has(axis) {
+    return axis === 'bytes' || Boolean(axis === 'time' ? this.bins?.time : this.app.info?.arrival);
+  }
+
   axes() {
     for (const b of $('axis').querySelectorAll('button')) {
-      const has = b.value === 'bytes' || Boolean(this.bins?.time);
-      b.disabled = !has;
+      b.disabled = !this.has(b.value);
       b.setAttribute('aria-pressed', String(this.name === b.value));
     }
   }
 
-  get name() {
-    return settings.axis === 'time' && this.bins?.time ? 'time' : 'bytes';
+  turn(axis) {
+    set('axis', axis);
+    this.cursor = -1;
+    this.drag = null;
+    this.held = undefined;
+    this.axes();
+    this.draw();
+    this.app.connections.draw();
   }
 
+  /** The next of the axes that there are. */
+  next() {
+    const all = ['bytes', 'time', 'arrival'].filter((a) => this.has(a));
+    this.turn(all[(all.indexOf(this.name) + 1) % all.length]);
+  }
+
+  get name() {
+    return this.has(settings.axis) ? settings.axis : 'bytes';
+  }
+
+  /** The axis that is shown: {from, step, kinds, findings, gaps}. */
   get axis() {
-    return this.bins?.[this.name];
+    if (!this.bins) return null;
+    if (this.name !== 'arrival') return this.bins[this.name];
+    const { from, step } = this.app.info.arrival;
+    return { kinds: [], findings: [], gaps: [], ...this.bins.arrival, from, step };
   }
 
   /** The part of the bins that holds anything: time bins grow by doubling. */
   get range() {
     if (this.name === 'bytes') return [0, Math.max(1, Math.ceil((this.app.info.end - this.app.info.start) / Number(this.axis.step)))];
+    if (this.name === 'arrival') {
+      const { from, to, step } = this.app.info.arrival;
+      return [0, Number((to - from) / step) + 1];
+    }
     let from = BINS;
     let to = 0;
     for (const k of this.axis.kinds) {
@@ -104,8 +188,44 @@ export class Timeline {
     return BigInt(this.axis.from) + BigInt(this.axis.step) * BigInt(whole) + BigInt(Math.round(Number(this.axis.step) * (bin - whole)));
   }
 
+  /** The place of a value, from 0 to 1 where it is on the axis. */
+  place(v) {
+    const [a, b] = this.range;
+    return (Number(BigInt(v) - BigInt(this.axis.from)) / Number(this.axis.step) - a) / (b - a);
+  }
+
   text(v) {
     return this.name === 'bytes' ? `offset ${number(Number(v))}` : time(v, settings.time === 'raw' ? 'raw' : settings.time, this.app.origin);
+  }
+
+  /**
+   * What is marked beside the bins: {what, x, text, id}, what of file (starts
+   * here), connection (starts here; id of another one) or told (noted when it was
+   * recorded, or beside the bytes).
+   */
+  marked() {
+    const { info } = this.app;
+    const out = [];
+    const name = this.name;
+    const put = (what, v, text, id) => {
+      if (v === null || v === undefined) return;
+      const x = this.place(v);
+      if (x >= 0 && x <= 1) out.push({ what, x, text, id });
+    };
+    const value = (p, i) => (name === 'bytes' ? p.offset : name === 'arrival' ? p.arrival : this.bins.time?.places?.[i]);
+    const first = info.places.findIndex((p) => p.what === 'file');
+    info.places.forEach((p, i) => {
+      if (p.what !== 'file') put('told', value(p, i), p.text);
+      else if (i !== first) put('file', value(p, i), `${p.text} starts`);
+      else if (info.start === 0) put('connection', value(p, i) ?? this.axis.from, `${info.name} starts`);
+      else put('file', value(p, i), `${p.text} starts, the connection before it`);
+    });
+    for (const c of this.app.connections.all) {
+      if (c.id === info.id) continue;
+      const e = this.app.connections.extent(c, name);
+      if (e && c.about?.start === 0) put('connection', e[0], `${c.name} starts`, c.id);
+    }
+    return out;
   }
 
   draw() {
@@ -121,23 +241,26 @@ export class Timeline {
     const g = c.getContext('2d');
     g.setTransform(dpr, 0, 0, dpr, 0, 0);
     g.clearRect(0, 0, w, height);
-    if (!this.axis) return;
+    if (!this.axis || !this.app.info) return;
     const style = getComputedStyle(document.documentElement);
     const colour = (name) => style.getPropertyValue(name).trim();
     const [a, b] = this.range;
     const bw = w / (b - a);
     const floor = height - 2;
-    const top = 10;
+    const top = 12;
+    const axis = this.axis;
     let most = 1;
     const totals = new Float64Array(BINS);
-    for (const k of this.axis.kinds) if (k) for (let i = a; i < b; i++) totals[i] += k[i];
+    for (const k of axis.kinds) if (k) for (let i = a; i < b; i++) totals[i] += k[i];
     for (let i = a; i < b; i++) most = Math.max(most, totals[i]);
+    if (this.name === 'bytes') this.holes(g, w, height, colour);
+    this.span(g, w, height, colour);
     // Heights grow with the square root, so that few rows stay visible.
     for (let i = a; i < b; i++) {
       if (!totals[i]) continue;
       const full = Math.max(3, Math.sqrt(totals[i] / most) * (floor - top));
       let y = floor;
-      this.axis.kinds.forEach((k, slot) => {
+      axis.kinds.forEach((k, slot) => {
         if (!k?.[i]) return;
         const part = (k[i] / totals[i]) * full;
         g.fillStyle = colour(`--k${slot % 10}`);
@@ -145,60 +268,96 @@ export class Timeline {
         y -= part;
       });
     }
-    g.fillStyle = colour('--bad');
     for (let i = a; i < b; i++) {
-      if (!this.axis.findings[i]) continue;
       const x = (i - a + 0.5) * bw;
-      g.beginPath();
-      g.moveTo(x - 4, 1);
-      g.lineTo(x + 4, 1);
-      g.lineTo(x, 8);
-      g.fill();
+      if (axis.gaps[i]) gapMark(g, x, height, colour('--bad'));
+      if (axis.findings[i] > (axis.gaps[i] ?? 0)) findingMark(g, x, colour('--bad'));
     }
-    if (this.name === 'bytes') this.files(g, w, height, colour);
-    const mark = (x, name, dash) => {
-      g.strokeStyle = colour(name);
-      g.setLineDash(dash);
-      g.beginPath();
-      g.moveTo(Math.round(x) + 0.5, 0);
-      g.lineTo(Math.round(x) + 0.5, height);
-      g.stroke();
-      g.setLineDash([]);
-    };
+    this.marks = this.marked();
+    for (const m of this.marks) {
+      const x = Math.min(m.x * w, w - 1);
+      if (m.what === 'file') line(g, x, 0, height, colour('--dim'), [1, 3]);
+      else if (m.what === 'told') findingMark(g, x, colour('--bad'), true);
+      else flagMark(g, x, height, colour(m.id === undefined ? '--accent' : '--text'), m.id !== undefined);
+    }
     const here = this.here();
-    if (here !== null) mark(here * w, '--text', []);
-    if (this.cursor >= 0) mark((this.cursor + 0.5) * bw, '--accent', [4, 2]);
-    if (this.at !== undefined) mark(this.at * w, '--dim', [2, 2]);
+    if (here !== null) line(g, here * w, 0, height, colour('--text'), []);
+    if (this.cursor >= 0) line(g, (this.cursor + 0.5) * bw, 0, height, colour('--accent'), [4, 2]);
+    if (this.at !== undefined) line(g, this.at * w, 0, height, colour('--dim'), [2, 2]);
     if (this.drag) {
       g.fillStyle = colour('--select');
       g.globalAlpha = 0.45;
       g.fillRect(Math.min(this.drag.from, this.drag.to) * w, 0, Math.abs(this.drag.to - this.drag.from) * w, height);
       g.globalAlpha = 1;
     }
+    this.scale();
+    this.counts();
   }
 
-  /** Where files start, and holes between them. */
-  files(g, w, height, colour) {
-    const { start, end, files } = this.app.info;
-    const total = Math.max(1, end - start);
-    let at = start;
-    for (const f of files) {
-      const x = ((f.start - start) / total) * w;
+  /** The span that the filter takes on this axis stays to be seen. */
+  span(g, w, height, colour) {
+    const m = this.spanIn($('filter').value);
+    if (!m) return;
+    const [x0, x1] = m.map((v) => Math.max(0, Math.min(1, this.place(v))));
+    g.fillStyle = colour('--select');
+    g.globalAlpha = 0.6;
+    g.fillRect(x0 * w, 0, Math.max(1, (x1 - x0) * w), height);
+    g.globalAlpha = 1;
+  }
+
+  /** What the axis is called in a filter. */
+  get field() {
+    return { bytes: 'offset', time: 'time', arrival: 'arrival' }[this.name];
+  }
+
+  get spanPattern() {
+    return new RegExp(`\\b${this.field} >= (\\S+) and ${this.field} < ([^\\s()]+)`);
+  }
+
+  /** The span of this axis in a filter, as two values, or null. */
+  spanIn(expression) {
+    const m = this.spanPattern.exec(expression);
+    if (!m) return null;
+    const read = (s) => (this.name === 'bytes' ? (/^\d{1,16}$/.test(s) ? BigInt(s) : null) : parseTime(s));
+    const [from, to] = [read(m[1]), read(m[2])];
+    return from === null || to === null || to < from ? null : [from, to];
+  }
+
+  /** What the two ends of the axis are, and how wide it is. */
+  scale() {
+    const [from, to] = [this.value(0), this.value(1)];
+    const end = this.name === 'bytes' ? BigInt(this.app.info.end) : to;
+    $('scale-from').textContent = this.text(from);
+    $('scale-wide').textContent = this.name === 'bytes' ? bytes(Number(end - from)) : span(end - from);
+    $('scale-to').textContent = this.text(end);
+  }
+
+  /** How many there are of each mark on this axis. */
+  counts() {
+    const sum = (list) => list.reduce((n, v) => n + v, 0);
+    const gaps = sum(this.axis.gaps);
+    const counts = {
+      finding: sum(this.axis.findings) - gaps + this.marks.filter((m) => m.what === 'told').length, gap: gaps,
+      file: this.marks.filter((m) => m.what === 'file').length, connection: this.marks.filter((m) => m.what === 'connection').length,
+    };
+    for (const [k, n] of Object.entries(counts)) {
+      const b = $(`mark-${k}`);
+      b.hidden = n === 0;
+      b.querySelector('.n').textContent = number(n);
+    }
+  }
+
+  /** Bytes between files that are in none. */
+  holes(g, w, height, colour) {
+    let at = this.app.info.start;
+    for (const f of this.app.info.files) {
       if (f.start > at) {
-        const x0 = ((at - start) / total) * w;
+        const x0 = this.place(at) * w;
+        const x1 = Math.max(x0 + 2, this.place(f.start) * w);
         g.fillStyle = colour('--bad');
-        g.globalAlpha = 0.25;
-        g.fillRect(x0, 0, Math.max(2, x - x0), height);
+        g.globalAlpha = 0.18;
+        g.fillRect(x0, 0, x1 - x0, height);
         g.globalAlpha = 1;
-      }
-      if (f.start > start) {
-        g.strokeStyle = colour('--dim');
-        g.setLineDash([1, 3]);
-        g.beginPath();
-        g.moveTo(Math.round(x) + 0.5, 0);
-        g.lineTo(Math.round(x) + 0.5, height);
-        g.stroke();
-        g.setLineDash([]);
       }
       at = f.end;
     }
@@ -207,30 +366,43 @@ export class Timeline {
   /** The place of the open frame, 0 to 1. */
   here() {
     const u = this.app.unit;
-    if (!u) return null;
-    const [a, b] = this.range;
-    let v;
-    if (this.name === 'bytes') v = BigInt(u.offset);
-    else if (u.time !== undefined) v = BigInt(u.time);
-    else return null;
-    const x = (Number(v - BigInt(this.axis.from)) / Number(this.axis.step) - a) / (b - a);
+    const v = u && { bytes: u.offset, time: u.time, arrival: u.arrival }[this.name];
+    if (v === undefined || v === null) return null;
+    const x = this.place(v);
     return x >= 0 && x <= 1 ? x : null;
   }
 
   tip() {
-    if (!this.axis) return;
+    const tip = $('timeline-tip');
+    if (!this.axis || this.at === undefined) {
+      tip.hidden = true;
+      return;
+    }
     const [a, b] = this.range;
-    const i = Math.min(b - 1, Math.floor(a + this.at * (b - a)));
-    this.canvas.title = this.describe(i);
+    tip.textContent = this.describe(Math.min(b - 1, Math.floor(a + this.at * (b - a))));
+    tip.hidden = false;
+    const w = this.canvas.clientWidth;
+    const x = this.at * w;
+    tip.style.left = `${Math.max(0, Math.min(w - tip.offsetWidth, x + (x > w / 2 ? -tip.offsetWidth - 10 : 10)))}px`;
   }
 
   describe(i) {
     let rows = 0;
-    for (const k of this.axis.kinds) rows += k?.[i] ?? 0;
-    const f = this.axis.findings[i];
+    const kinds = [];
+    this.axis.kinds.forEach((k, slot) => {
+      if (!k?.[i]) return;
+      rows += k[i];
+      kinds.push(`${this.status.kinds[slot]?.name} ${number(k[i])}`);
+    });
+    const gaps = this.axis.gaps[i] ?? 0;
+    const found = (this.axis.findings[i] ?? 0) - gaps;
     const at = BigInt(this.axis.from) + BigInt(this.axis.step) * BigInt(i);
     const wide = this.name === 'bytes' ? bytes(Number(this.axis.step)) : span(this.axis.step);
-    return `${this.text(at)}, ${wide}: ${number(rows)} rows${f ? `, ${number(f)} findings` : ''}`;
+    const [a, b] = this.range;
+    const marks = (this.marks ?? []).filter((m) => Math.min(b - 1, Math.floor(a + m.x * (b - a))) === i).map((m) => visible(m.text));
+    const some = (n, one) => (n ? [`${number(n)} ${one}${n === 1 ? '' : 's'}`] : []);
+    return [`${this.text(at)}, ${wide}: ${number(rows)} rows${kinds.length ? ` (${kinds.join(', ')})` : ''}`, ...some(gaps, 'gap'), ...some(found, 'finding'),
+      ...marks.slice(0, 4), ...(marks.length > 4 ? [`and ${number(marks.length - 4)} more`] : [])].join(', ');
   }
 
   drop() {
@@ -238,19 +410,28 @@ export class Timeline {
     this.drag = null;
     if (!d) return;
     const w = this.canvas.clientWidth;
-    if (Math.abs(d.to - d.from) * w < 4) this.go(this.value(d.to));
+    if (Math.abs(d.to - d.from) * w < 4) this.go(d.to);
     else this.choose(this.value(Math.min(d.from, d.to)), this.value(Math.max(d.from, d.to)));
     this.draw();
   }
 
-  go(v) {
+  /** Goes to a place of the axis, or to the connection whose start is marked there. */
+  go(x, near = 5) {
+    const w = this.canvas.clientWidth;
+    const [flag] = (this.marks ?? []).filter((m) => m.id !== undefined && Math.abs(m.x - x) * w <= near).sort((m, o) => Math.abs(m.x - x) - Math.abs(o.x - x));
+    if (flag) {
+      this.app.connections.open(flag.id);
+      return;
+    }
+    const v = this.value(x);
     if (this.name === 'bytes') this.app.gotoOffset(Math.min(Number(v), this.app.info.end - 1));
-    else this.app.gotoTime(v);
+    else this.app.gotoTime(v, this.name);
   }
 
   choose(from, to) {
-    const field = this.name === 'bytes' ? 'offset' : 'time';
-    this.app.addFilter(`${field} >= ${from} and ${field} < ${to}`, new RegExp(`\\b${field} >= -?\\d+ and ${field} < -?\\d+`));
+    const f = this.field;
+    const text = (v) => (this.name === 'bytes' ? v : exactTime(v));
+    this.app.addFilter(`${f} >= ${text(from)} and ${f} < ${text(to)}`, this.spanPattern);
   }
 
   key(e) {
@@ -273,7 +454,7 @@ export class Timeline {
     } else if (e.key === 'Enter' && this.cursor >= 0) {
       e.preventDefault();
       if (this.held !== undefined) this.drop();
-      else this.go(this.value((this.cursor + 0.001) / n));
+      else this.go((this.cursor + 0.001) / n, this.canvas.clientWidth / n);
       this.held = undefined;
     }
   }
@@ -286,7 +467,7 @@ export class Timeline {
     l.replaceChildren(...this.status.kinds.map((k, i) => {
       const b = h('button', {
         class: 'chip', type: 'button', title: `Show only ${k.name}: ${number(k.rows)} rows, ${bytes(k.bytes)}`,
-        onclick: () => this.app.addFilter(k.type === 'frame' ? `kind == ${/^kind \d+$/.test(k.name) ? k.kind : k.name}` : `type == ${k.type}`),
+        onclick: () => this.app.addFilter(k.type === 'frame' ? `kind == ${/^kind \d+$/.test(k.name) ? k.kind : k.name}` : `type == ${k.type}`, /\b(?:kind|type) == \S+(?=\s|$)/),
       }, h('span', { class: 'swatch', 'aria-hidden': 'true' }), h('span', { text: k.name }), h('span', { class: 'n', text: number(k.rows) }));
       b.style.setProperty('--kind', `var(--k${i % 10})`);
       return b;

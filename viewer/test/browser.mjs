@@ -1,6 +1,7 @@
 // What the browser tests share: the page's server with the headers of
-// docs/viewer.md, and Chromium.
+// docs/viewer.md, Chromium, and what people do with the page.
 
+import assert from 'node:assert/strict';
 import { createServer } from 'node:http';
 import { createReadStream, existsSync, readFileSync, readdirSync, statSync } from 'node:fs';
 import { dirname, extname, join, normalize, resolve } from 'node:path';
@@ -110,4 +111,59 @@ export async function openFiles(page, paths, { wait = true } = {}) {
   await page.evaluate(() => { delete document.body.dataset.done; });
   await page.setInputFiles('#pick-files', paths);
   if (wait) await page.waitForSelector('body[data-done]', { timeout: 60000 });
+}
+
+/** Nothing was written to the console; the page is let go. */
+export async function quiet(page) {
+  assert.deepEqual(page.complaints, []);
+  await page.context().close();
+}
+
+/** The rows of the list as they are on the screen, from the first to the last; times in the form that they are shown in. */
+export function listed(page) {
+  return page.evaluate(async () => {
+    const f = document.getElementById('frames');
+    const count = Number(f.getAttribute('aria-rowcount')) - 1;
+    const names = [...document.querySelectorAll('#columns .cell')].map((c) => c.textContent.split(' ')[0]);
+    const at = (n) => names.indexOf(n);
+    const rows = new Map();
+    const until = performance.now() + 20000;
+    for (let top = 0; rows.size < count && performance.now() < until;) {
+      f.scrollTop = top * 21;
+      await new Promise((r) => { setTimeout(r, 30); });
+      let last = -1;
+      for (const e of f.querySelectorAll('.row:not([hidden]):not(.waiting)')) {
+        const c = [...e.querySelectorAll('.cell')].map((x) => x.textContent);
+        rows.set(e.index, { row: Number(c[at('No.')]), offset: Number(c[at('Offset')]), name: c[at('Kind')], size: Number(c[at('Size')].replaceAll(',', '')), type: /t-(\w+)/.exec(e.className)?.[1] ?? 'frame', summary: c[at('Summary')], time: c[at('Time')] ?? c[at('Data')] ?? '', arrival: c[at('Arrival')] ?? '', source: c[at('Source')] ?? '' });
+        last = Math.max(last, e.index);
+      }
+      const waiting = f.querySelector('.row.waiting:not([hidden])');
+      if (!waiting) top = last + 1 >= count ? top : Math.max(top + 1, last - 1);
+      if (last + 1 >= count && !waiting && rows.size < count) top = [...Array(count).keys()].find((i) => !rows.has(i));
+    }
+    return [...rows.values()].sort((a, b) => a.row - b.row);
+  });
+}
+
+/** Types into the box that goes to a row, an offset or a time. */
+export const go = async (page, text) => {
+  await page.fill('#goto', String(text));
+  await page.press('#goto', 'Enter');
+};
+
+export const unit = (page, row) => page.waitForSelector(`body[data-unit="${row}"]`);
+
+/** A cell of the first row that has one, from the top of the list. */
+export async function first(page, column) {
+  await page.evaluate(() => { document.getElementById('frames').scrollTop = 0; });
+  await page.waitForFunction(() => document.querySelector('#row-0:not(.waiting)'));
+  return page.evaluate((c) => [0, 1, 2].map((i) => document.querySelector(`#row-${i} .c-${c}`).textContent).find(Boolean), column);
+}
+
+/** Sets a filter and waits until all its rows are found. */
+export async function filter(page, expression) {
+  await page.fill('#filter', expression);
+  await page.keyboard.press('Escape');
+  await page.press('#filter', 'Enter');
+  await page.waitForFunction((e) => document.body.dataset.filtered === e, expression);
 }

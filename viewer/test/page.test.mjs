@@ -7,7 +7,7 @@ import { execFileSync, spawn } from 'node:child_process';
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
-import { dist, launch, openFiles, openPage, root, serve, single } from './browser.mjs';
+import { dist, filter, first, go, launch, listed, openFiles, openPage, quiet, root, serve, single, unit } from './browser.mjs';
 import { aewr, dendro, generate, melin, work } from './fixtures.mjs';
 
 const captures = join(work, 'captures');
@@ -26,58 +26,6 @@ after(async () => {
 });
 
 const open = (options) => openPage(browser, `${server.base}/some/where/`, options);
-
-async function quiet(page) {
-  assert.deepEqual(page.complaints, []);
-  await page.context().close();
-}
-
-/** The rows of the list as they are on the screen, from the first to the last. */
-function listed(page) {
-  return page.evaluate(async () => {
-    const f = document.getElementById('frames');
-    const count = Number(f.getAttribute('aria-rowcount')) - 1;
-    const names = [...document.querySelectorAll('#columns .cell')].map((c) => c.textContent.split(' ')[0]);
-    const at = (n) => names.indexOf(n);
-    const rows = new Map();
-    const until = performance.now() + 20000;
-    for (let top = 0; rows.size < count && performance.now() < until;) {
-      f.scrollTop = top * 21;
-      await new Promise((r) => { setTimeout(r, 30); });
-      let last = -1;
-      for (const e of f.querySelectorAll('.row:not([hidden]):not(.waiting)')) {
-        const c = [...e.querySelectorAll('.cell')].map((x) => x.textContent);
-        rows.set(e.index, { row: Number(c[at('No.')]), offset: Number(c[at('Offset')]), name: c[at('Kind')], size: Number(c[at('Size')].replaceAll(',', '')), type: /t-(\w+)/.exec(e.className)?.[1] ?? 'frame', summary: c[at('Summary')] });
-        last = Math.max(last, e.index);
-      }
-      const waiting = f.querySelector('.row.waiting:not([hidden])');
-      if (!waiting) top = last + 1 >= count ? top : Math.max(top + 1, last - 1);
-      if (last + 1 >= count && !waiting && rows.size < count) top = [...Array(count).keys()].find((i) => !rows.has(i));
-    }
-    return [...rows.values()].sort((a, b) => a.row - b.row);
-  });
-}
-
-const go = async (page, text) => {
-  await page.fill('#goto', String(text));
-  await page.press('#goto', 'Enter');
-};
-
-const unit = (page, row) => page.waitForSelector(`body[data-unit="${row}"]`);
-
-/** A cell of the first row that has one, from the top of the list. */
-async function first(page, column) {
-  await page.evaluate(() => { document.getElementById('frames').scrollTop = 0; });
-  await page.waitForFunction(() => document.querySelector('#row-0:not(.waiting)'));
-  return page.evaluate((c) => [0, 1, 2].map((i) => document.querySelector(`#row-${i} .c-${c}`).textContent).find(Boolean), column);
-}
-
-async function filter(page, expression) {
-  await page.fill('#filter', expression);
-  await page.keyboard.press('Escape');
-  await page.press('#filter', 'Enter');
-  await page.waitForFunction((e) => document.body.dataset.filtered === e, expression);
-}
 
 for (const [name, list] of [['dendro', dendro()], ['melin', melin()], ['AEWR', aewr()]]) {
   test(`${name}: the list's rows are the fixtures' frames`, async () => {
@@ -609,7 +557,7 @@ test('the timeline shows what there is, and a span of it becomes a filter', asyn
   assert.ok((await listed(page)).length >= 3);
   await page.click('#axis [value=time]');
   await drag(0.2, 0.6);
-  await page.waitForFunction(() => /time >= \d+ and time < \d+/.test(document.body.dataset.filtered ?? ''));
+  await page.waitForFunction(() => /time >= \S+Z and time < \S+Z/.test(document.body.dataset.filtered ?? ''));
   await page.click('#filter-clear');
   await page.focus('#timeline');
   await page.keyboard.press('End');
@@ -677,6 +625,17 @@ for (const theme of ['light', 'dark']) {
     await page.waitForSelector('#unit-findings button');
     await check('findings');
     await page.click('#tab-search');
+    const folder = generate('connections', ...['real/live', 'crafted/gap', 'real/small', 'telemetry/small'].map((n) => dendro().find((x) => x.name === `${n}.stream`).file), join(captures, `many-${theme}`));
+    const files = readdirSync(folder).filter((f) => f !== 'lock').map((f) => ({ name: f, mimeType: '', buffer: readFileSync(join(folder, f)) }));
+    // A torn byte, so that there is a note too.
+    files.find((f) => f.name.endsWith('.cap')).buffer[5000] ^= 1;
+    await openFiles(page, files);
+    await page.click('#axis [value=arrival]');
+    await page.click('#tab-connections');
+    await check('connections');
+    await page.click('#tab-findings');
+    await page.waitForSelector('#notes .beside');
+    await check('notes');
     await page.click('#settings-open');
     await check('settings');
     await page.keyboard.press('Escape');

@@ -3,19 +3,23 @@
 
 import test from 'node:test';
 import assert from 'node:assert/strict';
-import { readFileSync, writeFileSync } from 'node:fs';
+import { readFileSync, readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { duration, parseTime, span, time, bytes } from '../src/format.js';
-import { Arrivals, arrivalToOffset } from '../src/worker/arrivals.js';
-import { group, load, runs, whatItIs } from '../src/worker/captures.js';
+import { Arrivals, arrivalAxis, arrivalToOffset } from '../src/worker/arrivals.js';
+import { compare, describe, group, load, runs, whatItIs } from '../src/worker/captures.js';
+import { crc32c } from '../src/worker/crc32c.js';
+import { lz4, lz4Raw } from '../src/worker/lz4.js';
+import { ops as parquet } from '../src/worker/parquet.js';
 import { Packer, packContext } from '../src/worker/packed.js';
 import { Pattern, patternBytes } from '../src/worker/search.js';
 import { ChangedError, Stream, Window } from '../src/worker/reader.js';
 import { ZstPart, isZst } from '../src/worker/zst.js';
 import { inflate } from '../src/worker/inflate.js';
 import { inflateExactly } from '../src/worker/zstd.js';
+import { root } from './browser.mjs';
 import { generate, work } from './fixtures.mjs';
-import { gzipSync } from 'node:zlib';
+import { brotliCompressSync, gzipSync } from 'node:zlib';
 
 /** A part of memory that counts how it is read. */
 class Memory {
@@ -85,24 +89,102 @@ test('an arrival index is read by marks, over clock steps, and up to a cut', () 
   assert.equal(Arrivals.parse(new Uint8Array(10)), null);
 });
 
-test('a filter on arrival times becomes one on offsets, of the same length', () => {
-  const offsetAt = (t) => (t > 1700000009000000000n ? null : t <= 1700000000000000000n ? 0 : 500);
-  const put = (e) => arrivalToOffset(e, offsetAt, parseTime, 1000);
+test('stretches and the axis of arrival hold for clocks that are set back', () => {
+  const records = [];
+  for (let i = 0; i < 3000; i++) records.push([50 + (i % 9), 1000000, i === 900 ? 3600000000000 : i === 1500 ? -7200000000000 : i % 3 - 1]);
+  const wall = 1700000000000000000n;
+  const a = Arrivals.parse(index(700, wall, records));
+  const reads = [];
+  let [offset, t] = [700, wall];
+  for (const [n, mono, skew] of records) {
+    t += BigInt(mono) + BigInt(skew);
+    reads.push({ offset, end: offset + n, wall: t });
+    offset += n;
+  }
+  const compare = { '<': (x, y) => x < y, '<=': (x, y) => x <= y, '>': (x, y) => x > y, '>=': (x, y) => x >= y };
+  for (const at of [wall, reads[0].wall, reads[450].wall, reads[901].wall, reads[1600].wall, reads[2999].wall, wall + 3600500000000n, wall - 1n, wall * 2n]) {
+    for (const op of Object.keys(compare)) {
+      const ranges = a.ranges(op, at);
+      const inside = (o) => ranges.some(([x, y]) => o >= x && o < y);
+      for (const r of reads) assert.equal(inside(r.offset) && inside(r.end - 1), compare[op](r.wall, at), `${op} ${at} at ${r.offset}`);
+      for (let i = 1; i < ranges.length; i++) assert.ok(ranges[i][0] > ranges[i - 1][1]);
+    }
+  }
+  // A file before it has no index, and the last bytes of this one no record.
+  const files = [{ start: 0, end: 700, arrivals: null }, { start: 700, end: a.end + 30, arrivals: a }];
+  const axis = arrivalAxis(files, 512);
+  const low = reads.reduce((m, r) => (r.wall < m ? r.wall : m), reads[0].wall);
+  assert.equal(axis.from, low);
+  const binAt = (o) => axis.steps.filter(([from]) => from <= o).at(-1)?.[1] ?? -1;
+  for (const r of reads.filter((x, i) => i % 37 === 0)) assert.equal(binAt(r.offset), Number((r.wall - axis.from) / axis.step));
+  assert.equal(binAt(5), -1);
+  assert.equal(binAt(a.end), -1);
+  assert.ok(axis.steps.every(([, bin]) => bin >= -1 && bin < 512));
+  assert.equal(arrivalAxis([files[0]], 512), null);
+  // Up to a place, the rest is gone.
+  const cut = a.upTo(reads[1000].offset);
+  assert.equal(cut.records, 1000);
+  assert.equal(cut.last, reads[999].wall);
+  assert.equal(a.upTo(700), null);
+});
+
+test('a filter on arrival times becomes one on offsets, and keeps the places of faults', () => {
+  const rangesOf = (op, t) => (t > 1700000009000000000n ? (op[0] === '<' ? [[0, 1000]] : []) : op[0] === '>' ? [[500, 600], [700, 1000]] : [[0, 500], [600, 700]]);
+  const put = (e) => arrivalToOffset(e, rangesOf, parseTime);
   const cases = [
-    ['arrival >= 2023-11-14T22:13:20Z and size > 3', 'offset >= 0 and size > 3'],
-    ['arrival > 2023-11-14T22:13:20', 'offset >= 500'],
-    ['not (arrival<1700000005000000000)', 'not (offset<500)'],
-    ['arrival <= 2023-11-14T22:13:20Z', 'offset < 500'],
-    ['arrival >= 2030-01-01', 'offset >= 1000'],
-    ['arrival < 2030-01-01', 'offset < 1000'],
+    ['arrival >= 2023-11-14T22:13:20Z and size > 3', '(offset>=500 and offset<600 or offset>=700 and offset<1000) and size > 3'],
+    ['not (arrival<1700000005000000000)', 'not ((offset>=0 and offset<500 or offset>=600 and offset<700))'],
+    ['arrival >= 2030-01-01', 'offset<0'],
+    ['arrival < 2030-01-01', '(offset>=0 and offset<1000)'],
     ['stream == "arrival > 2030-01-01" or kind == 3', 'stream == "arrival > 2030-01-01" or kind == 3'],
     ['arrival > soon', 'arrival > soon'],
   ];
   for (const [from, to] of cases) {
-    const got = put(from);
-    assert.equal(got.replace(/\s+/g, ' ').replace(/ \)/g, ')').trim(), to);
-    assert.equal(got.length, from.length);
+    const { exact, long } = put(from);
+    assert.equal(exact, to);
+    assert.equal(long.length, from.length);
   }
+  const many = arrivalToOffset('arrival > 2023-01-01', () => Array.from({ length: 500 }, (_, i) => [i * 10, i * 10 + 5]), parseTime).exact;
+  assert.ok(many.length < 2000 && many.includes('offset<4995'), many);
+});
+
+test('bytes are held against their arrival index', async () => {
+  const bytes = new Uint8Array(200000).map((_, i) => (i * 7) ^ (i >> 5));
+  const records = [];
+  for (let at = 0; at < bytes.length; at += 100) records.push([100, 1000, 0, crc32c(bytes.subarray(at, at + 100))]);
+  const build = (list, crcs) => {
+    const p = new Packer();
+    p.raw(Buffer.from('WTARRIX1')).raw(Buffer.from(new BigInt64Array([5000n, 17n, 0n]).buffer));
+    list.forEach(([n, mono, skew, crc], i) => {
+      const b = Buffer.alloc(4);
+      b.writeUInt32LE(crcs?.(i) ?? crc);
+      p.uint(n).uint(mono).int(skew).raw(b);
+    });
+    return Arrivals.parse(p.done().slice());
+  };
+  const good = build(records);
+  const file = { part: Object.assign(new Memory(bytes, 'x.cap'), { local: true }), start: 5000 };
+  for (const whole of [true, false]) {
+    const c = await compare(file, good, whole);
+    assert.deepEqual([c.notes, c.fits, c.arrivals === good], [[], true, true]);
+  }
+  // One read that is torn is told with its place, and what came then stays known.
+  const torn = bytes.slice();
+  torn[60050] ^= 1;
+  let c = await compare({ part: new Memory(torn, 'x.cap'), start: 5000 }, good, true);
+  assert.deepEqual(c.notes.map((n) => [n.kind, n.offset]), [['torn-bytes', 65000]]);
+  assert.match(c.notes[0].expected, /^CRC-32C 0x[0-9a-f]{8}$/);
+  assert.equal(c.arrivals, good);
+  // An index of other bytes is not used at all, and a few reads are enough to see it.
+  const other = build(records, (i) => i);
+  for (const whole of [true, false]) {
+    c = await compare(file, other, whole);
+    assert.deepEqual([c.notes.map((n) => n.kind), c.arrivals], [['arrival-index'], null]);
+  }
+  // From a record on whose length is damaged nothing has a witness.
+  const slipped = build(records.map((r, i) => (i === 1500 ? [101, ...r.slice(1)] : r)));
+  c = await compare(file, slipped, true);
+  assert.deepEqual([c.notes.map((n) => [n.kind, n.offset]), c.arrivals.records], [[['torn-bytes', 155000]], 1500]);
 });
 
 test('a compressed capture is read by ranges, with the seek table and without', async () => {
@@ -145,8 +227,58 @@ test('a codec gives exactly what was declared, or nothing', () => {
   for (const n of [0, 2999, 3001]) assert.ok(!inflate(2, packed, new Uint8Array(n)));
   assert.ok(!inflate(6, packed, new Uint8Array(3000)));
   assert.ok(!inflate(4, packed, new Uint8Array(3000)));
+  const brotli = brotliCompressSync(Buffer.concat([plain, Buffer.from('The time has come, the walrus said')]));
+  dst.fill(0);
+  const all = new Uint8Array(3034);
+  assert.ok(inflate(4, brotli, all));
+  assert.deepEqual(Buffer.from(all.subarray(0, 3000)), plain);
+  for (const n of [0, 3000, 3033, 3035, 100000]) assert.ok(!inflate(4, brotli, new Uint8Array(n)), `${n}`);
+  for (let cut = 0; cut < brotli.length; cut++) assert.ok(!inflate(4, brotli.subarray(0, cut), all.fill(0)) || Buffer.from(all.subarray(0, 3000)).equals(plain), `cut at ${cut}`);
+  assert.ok(!inflate(1, brotli, all));
+  // LZ4: a block of nothing, literals, a copy over itself; and what lies.
+  const block = (hex, n) => Buffer.from(lz4Raw(Buffer.from(hex, 'hex'), n)).toString();
+  assert.equal(block('00', 0), '');
+  assert.equal(block('3061 6263'.replace(/ /g, ''), 3), 'abc');
+  assert.equal(block('2661620200' + '10'.repeat(1) + '63', 13), 'ababababababc');
+  for (const [h, n] of [['', 0], ['00', 1], ['30616263', 2], ['30616263', 4], ['306162', 3], ['1f610100', 20], ['14610200', 9], ['14610000', 9], ['f0ff', 300]]) {
+    assert.throws(() => lz4Raw(Buffer.from(h, 'hex'), n), /damaged/, `${h}, ${n}`);
+  }
+  assert.equal(Buffer.from(lz4(Buffer.from('0000000300000004306162630000000300000004306465 66'.replace(/ /g, ''), 'hex'), 6)).toString(), 'abcdef');
+  assert.equal(Buffer.from(lz4(Buffer.from('30616263', 'hex'), 3)).toString(), 'abc');
   // A header that asks for 2 GiB of window gets none.
   assert.throws(() => inflateExactly(new Uint8Array([0x28, 0xb5, 0x2f, 0xfd, 0, 0xf8, 1, 0, 0, 0]), 10), /window/);
+});
+
+test('rows of every writer, codec, encoding and page version are the same', async () => {
+  const made = join(root, 'replay', 'segment', 'testdata', 'made');
+  const read = async (name) => {
+    const b = readFileSync(join(made, name));
+    const m = parquet.open({ bytes: b.buffer.slice(b.byteOffset, b.byteOffset + b.length) });
+    const rows = await parquet.rows({ columns: m.columns, from: 0, count: m.rows });
+    return { codecs: new Set(m.groups.flatMap((g) => g.columns.map((c) => c.codec))), columns: Object.fromEntries(m.columns.map((c, i) => [c, rows.map((r) => r[i])])) };
+  };
+  // Files of one set hold the same rows; the first is the plain one.
+  const sets = [
+    ['none-v1-plain.parquet', /^(brotli|gzip|lz4|snappy|zstd|none)-v[12]-(plain|dictionary|delta|split)\.parquet$/],
+    ['parquet-rs-none-v1.parquet', /^parquet-rs-/], ['fastparquet-None.parquet', /^fastparquet-/],
+    ['polars-gzip.parquet', /^polars-/], ['duckdb-zstd-v1.parquet', /^duckdb-/],
+  ];
+  const codecs = new Set();
+  for (const [plain, of] of sets) {
+    const want = await read(plain);
+    assert.ok(Object.keys(want.columns).length > 3, plain);
+    const names = readdirSync(made).filter((n) => of.test(n));
+    assert.ok(names.length >= 2, plain);
+    for (const n of names) {
+      const got = await read(n);
+      got.codecs.forEach((c) => codecs.add(c));
+      for (const [c, values] of Object.entries(got.columns)) assert.deepEqual(values, want.columns[c], `${n}, ${c}`);
+    }
+  }
+  // Times are exact; an empty page and one row are rows like others.
+  assert.deepEqual((await read('micros.parquet')).columns.timestamp?.slice(0, 1), ['1970-01-01 00:00:00.000001000']);
+  await read('one-row.parquet');
+  assert.deepEqual([...codecs].sort(), ['BROTLI', 'GZIP', 'LZ4', 'LZ4_RAW', 'SNAPPY', 'UNCOMPRESSED', 'ZSTD']);
 });
 
 test('a window reads small where it jumps and large where it goes on', async () => {
@@ -204,7 +336,8 @@ test('files join to connections by their names, and runs break at holes alone', 
   files[3].part = side(90, 50);
   const lied = await load(group(files)[0]);
   assert.equal(lied.notes.length, 1);
-  assert.match(lied.notes[0], /put behind it/);
+  assert.equal(lied.notes[0].kind, 'sidecar-stale');
+  assert.match(lied.notes[0].message, /put behind it/);
 });
 
 test('zeros at the end of a run are found wherever they begin', async () => {

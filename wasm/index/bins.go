@@ -94,6 +94,7 @@ type bins struct {
 	hasArrival bool
 	steps      []Step
 	bin        int // of the steps so far
+	lastBin    int // the last one before a stretch that has none
 
 	places []Place
 	placed int // how many of them were reached
@@ -139,6 +140,9 @@ func (b *bins) add(off int64, slot int, m marks) {
 	b.bytes.add(b.atByte.bin, slot, m)
 	if b.bin >= 0 {
 		b.arrival.add(b.bin, slot, m)
+	} else if b.hasArrival && m != (marks{}) {
+		// What did not come is shown where what lies before it did.
+		b.arrival.add(b.lastBin, noSlot, m)
 	}
 }
 
@@ -159,6 +163,9 @@ func (b *bins) seekByte(off int64) {
 	i := min((off-b.start)/b.width, Bins-1)
 	end := b.start + (i+1)*b.width
 	for len(b.steps) > 0 && b.steps[0].Offset <= off {
+		if b.bin >= 0 {
+			b.lastBin = b.bin
+		}
 		b.bin, b.steps = b.steps[0].Bin, b.steps[1:]
 		b.hasArrival = true
 	}

@@ -86,7 +86,8 @@ func (h *Hits) Rank(row int64) int64 {
 }
 
 // FilterPass walks over everything and puts the rows that e takes into h. It
-// ends after limit hits; 0 is no limit.
+// ends after limit hits, and Out then is the number of the last in decimal; 0 is
+// no limit.
 func (ix *Index) FilterPass(e *filter.Expr, h *Hits, limit int64) *Pass {
 	check := int64(0)
 	if e.NeedsFindings() || e.NeedsInfo() {
@@ -96,7 +97,9 @@ func (ix *Index) FilterPass(e *filter.Expr, h *Hits, limit int64) *Pass {
 	match := func(s *filter.Subject) {
 		if e.Match(s) {
 			h.add(s.Number)
-			p.over = h.n == limit
+			if p.over = h.n == limit; p.over {
+				p.Out = append(p.Out[:0], wire.Itoa(s.Number)...)
+			}
 		}
 	}
 	// What skimmed frames share with the one before of the same kind or source.

@@ -415,9 +415,10 @@ func TestFilterPass(t *testing.T) {
 			t.Errorf("%s: %v, want %v", expr, got, want)
 		}
 		h = new(Hits)
-		drive(ix.FilterPass(e, h, 1), b)
-		if h.Len() != 1 || h.Append(nil, 0, 1)[0] != want[0] {
-			t.Errorf("%s: the first alone is %v", expr, h.Append(nil, 0, 10))
+		p := ix.FilterPass(e, h, 1)
+		drive(p, b)
+		if h.Len() != 1 || h.Append(nil, 0, 1)[0] != want[0] || string(p.Close()) != wire.Itoa(want[0]) {
+			t.Errorf("%s: the first alone is %v, %s", expr, h.Append(nil, 0, 10), p.Out)
 		}
 	}
 }

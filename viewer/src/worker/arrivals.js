@@ -1,6 +1,8 @@
 // The arrival index of a capture file (docs/capture-format.md): when each read
-// of the transport came. The file's own bytes are kept as they are, with a mark
-// at every 256th record; what lies between is read again for each question.
+// of the transport came, and the checksum of its bytes. The file's own bytes are
+// kept as they are, with a mark at every 256th record; what lies between is read
+// again for each question. Wall clocks are set back and forth, so nothing here
+// takes the times to rise.
 
 const MAGIC = 'WTARRIX1';
 const HEADER = 32;
@@ -41,28 +43,40 @@ export class Arrivals {
     const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
     const a = new Arrivals();
     a.bytes = bytes;
+    a.view = view;
     a.start = Number(view.getBigInt64(8, true));
-    a.marks = []; // {p, offset, wall, highest}
+    a.marks = []; // {p, offset, wall} before a block of records, with its lowest and highest time
     a.records = 0;
     let s = { p: HEADER, offset: a.start, wall: view.getBigInt64(16, true) };
-    let highest = null;
+    let m = null;
     a.first = null;
     for (;;) {
-      if (a.records % EVERY === 0) a.marks.push({ ...s, highest });
       const r = a.step(s);
       if (!r) break;
+      if (a.records % EVERY === 0) a.marks.push(m = { ...s, lowest: r.wall, highest: r.wall });
+      if (r.wall < m.lowest) m.lowest = r.wall;
+      if (r.wall > m.highest) m.highest = r.wall;
       a.first ??= r.wall;
-      if (highest === null || r.wall > highest) highest = r.wall;
       a.records++;
       s = { p: r.p, offset: r.offset + r.length, wall: r.wall };
     }
     a.end = s.offset;
     a.last = a.records ? s.wall : null;
-    a.highest = highest;
     return a;
   }
 
-  /** The record after a state: {p, offset, length, wall}; null at the end. */
+  /** The same index up to the record that begins at an offset; null when that is its first. */
+  upTo(offset) {
+    let s = { p: HEADER, offset: this.start, wall: this.view.getBigInt64(16, true) };
+    while (s.offset < offset) {
+      const r = this.step(s);
+      if (!r) break;
+      s = { p: r.p, offset: r.offset + r.length, wall: r.wall };
+    }
+    return s.p === HEADER ? null : Arrivals.parse(this.bytes.slice(0, s.p));
+  }
+
+  /** The record after a state: {p, offset, length, wall, crc}; null at the end. */
   step(s) {
     let [n, p] = varint(this.bytes, s.p);
     if (p < 0 || typeof n !== 'number' || n === 0) return null;
@@ -71,10 +85,19 @@ export class Arrivals {
     [mono, p] = varint(this.bytes, p);
     if (p < 0) return null;
     [skew, p] = varint(this.bytes, p);
-    // A checksum of the bytes follows.
-    p = p < 0 ? p : p + 4;
-    if (p < 0 || p > this.bytes.length) return null;
-    return { p, offset: s.offset, length: n, wall: s.wall + BigInt(mono) + BigInt(zigzag(skew)) };
+    if (p < 0 || p + 4 > this.bytes.length) return null;
+    return { p: p + 4, offset: s.offset, length: n, wall: s.wall + BigInt(mono) + BigInt(zigzag(skew)), crc: this.view.getUint32(p, true) };
+  }
+
+  /** Calls f with each record of the block behind a mark. */
+  block(i, f) {
+    let s = this.marks[i];
+    for (let n = 0; n < EVERY; n++) {
+      const r = this.step(s);
+      if (!r) return;
+      f(r);
+      s = { p: r.p, offset: r.offset + r.length, wall: r.wall };
+    }
   }
 
   /** When the byte at an offset came, nanoseconds since 1970; null when not known. */
@@ -97,31 +120,112 @@ export class Arrivals {
 
   /** The offset of the first read that came at a time or after it, null when none did. */
   offsetAt(time) {
-    if (this.highest === null || this.highest < time) return null;
-    let i = this.marks.findIndex((m) => m.highest !== null && m.highest >= time);
-    i = i < 0 ? this.marks.length - 1 : Math.max(0, i - 1);
-    let s = this.marks[i];
-    for (let r = this.step(s); r; r = this.step(s)) {
-      if (r.wall >= time) return r.offset;
-      s = { p: r.p, offset: r.offset + r.length, wall: r.wall };
-    }
-    return null;
+    const i = this.marks.findIndex((m) => m.highest >= time);
+    if (i < 0) return null;
+    let offset = null;
+    this.block(i, (r) => { if (r.wall >= time) offset ??= r.offset; });
+    return offset;
+  }
+
+  /** The stretches [from, to) of bytes that came at times that a comparison takes. */
+  ranges(operator, time) {
+    const takes = { '<': (t) => t < time, '<=': (t) => t <= time, '>': (t) => t > time, '>=': (t) => t >= time }[operator];
+    const out = [];
+    const add = (from, to) => {
+      const last = out[out.length - 1];
+      if (last && last[1] === from) last[1] = to;
+      else out.push([from, to]);
+    };
+    this.marks.forEach((m, i) => {
+      const low = takes(m.lowest);
+      const high = takes(m.highest);
+      if (low && high) add(m.offset, this.marks[i + 1]?.offset ?? this.end);
+      else if (low || high) this.block(i, (r) => { if (takes(r.wall)) add(r.offset, r.offset + r.length); });
+    });
+    return out;
   }
 }
 
+/** The most steps of an axis: a clock that jumps with every read makes one of each. */
+const MAX_STEPS = 100000;
+
 /**
- * Puts offsets in the place of arrival times in a filter: bytes arrive in the
- * order of their offsets. What is put there is as long as what was, so that the
- * place of a fault stays right.
- * @param {(time: bigint) => number|null} offsetAt the first offset that came at a time or after it
- * @param {(text: string) => bigint|null} parse reads a time
+ * The arrival axis of a connection in a number of bins: {from, step, to, steps},
+ * from and to the first and last time and step a bin's width in nanoseconds,
+ * steps [offset, bin] pairs in rising order of offset, bin -1 where it isn't
+ * known when the bytes came. Null without any arrival times.
+ * @param {{start: number, end: number, arrivals: Arrivals|null}[]} files
  */
-export function arrivalToOffset(expression, offsetAt, parse, end) {
-  return expression.replace(/"(?:\\.|[^"\\])*"?|\barrival(\s*)(>=|<=|>|<)(\s*)([\w.:+-]+)/gi, (all, a, op, b, value) => {
+export function arrivalAxis(files, bins) {
+  const known = files.map((f) => f.arrivals).filter((a) => a?.records);
+  if (!known.length) return null;
+  let from = known[0].first;
+  let to = from;
+  for (const a of known) {
+    for (const m of a.marks) {
+      if (m.lowest < from) from = m.lowest;
+      if (m.highest > to) to = m.highest;
+    }
+  }
+  const step = (to - from) / BigInt(bins) + 1n;
+  const binOf = (t) => Number((t - from) / step);
+  const steps = [];
+  const put = (offset, bin) => {
+    if ((steps.length ? steps[steps.length - 1][1] : -1) !== bin) steps.push([offset, bin]);
+  };
+  let end = files[0].start;
+  for (const f of files) {
+    const a = f.arrivals;
+    if (f.start > end) put(end, -1);
+    end = f.end;
+    if (!a?.records) {
+      put(f.start, -1);
+      continue;
+    }
+    a.marks.forEach((m, i) => {
+      if (binOf(m.lowest) === binOf(m.highest)) put(m.offset, binOf(m.lowest));
+      else a.block(i, (r) => put(r.offset, binOf(r.wall)));
+    });
+    if (a.end < f.end) put(a.end, -1);
+    if (steps.length > MAX_STEPS) return null;
+  }
+  return { from, to, step, steps };
+}
+
+/** The most stretches that one comparison becomes; what is beyond is taken as one. */
+const MAX_RANGES = 24;
+
+/**
+ * Puts the offsets of what came then in the place of arrival times in a filter,
+ * which the decoder does not know.
+ * @param {(operator: string, time: bigint) => number[][]} rangesOf the stretches that a comparison takes
+ * @param {(text: string) => bigint|null} parse reads a time
+ * @returns {{exact: string, long: string}} exact is the expression to use; long is
+ *   as long as what was, so that the place of a fault in it is right.
+ */
+export function arrivalToOffset(expression, rangesOf, parse) {
+  const put = (to) => expression.replace(/"(?:\\.|[^"\\])*"?|\barrival\s*(>=|<=|>|<)\s*([\w.:+-]+)/gi, (all, op, value) => {
     if (op === undefined) return all; // a quoted text
     const t = parse(value);
-    if (t === null) return all;
-    const offset = offsetAt(op === '>' || op === '<=' ? t + 1n : t) ?? end;
-    return `offset${a}${op[0] === '>' ? '>=' : '<'}${b}${offset}`.padEnd(all.length);
+    return t === null ? all : to(all, op, t);
   });
+  return {
+    long: put((all) => 'size>0'.padEnd(all.length)),
+    exact: put((all, op, t) => {
+      const list = rangesOf(op, t);
+      if (list.length > MAX_RANGES) list.splice(MAX_RANGES - 1, list.length, [list[MAX_RANGES - 1][0], list[list.length - 1][1]]);
+      return list.length ? `(${list.map(([a, b]) => `offset>=${a} and offset<${b}`).join(' or ')})` : 'offset<0';
+    }),
+  };
+}
+
+/** The stretches of several files' ranges, joined where one ends as the next begins. */
+export function joined(lists) {
+  const out = [];
+  for (const r of lists.flat()) {
+    const last = out[out.length - 1];
+    if (last && last[1] === r[0]) last[1] = r[1];
+    else out.push([...r]);
+  }
+  return out;
 }

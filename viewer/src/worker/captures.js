@@ -1,8 +1,12 @@
 // From files to connections: names and sidecars of a capture directory
 // (docs/capture-format.md) say what belongs together; a file with another name
 // is a connection of its own.
+//
+// What is wrong beside the bytes are notes: {kind, message} with the kinds that
+// capture verify uses, and offset, an offset in the connection, where there is one.
 
 import { Arrivals } from './arrivals.js';
+import { crc32c } from './crc32c.js';
 import { packContext, packMidStream } from './packed.js';
 import { ZstPart, isZst } from './zst.js';
 
@@ -39,7 +43,7 @@ export function group(files) {
   for (const c of [...capture.values()].sort((a, b) => (a.path < b.path ? -1 : 1))) {
     const list = [...c.numbers.values()].sort((a, b) => a.number - b.number);
     const withBytes = list.filter((n) => n.cap ?? n['cap.zst'] ?? n['cap.partial']);
-    if (withBytes.length) out.push({ name: c.name, path: c.path, list: withBytes });
+    if (withBytes.length) out.push({ name: c.name, path: c.path, list: withBytes, withoutBytes: list.filter((n) => !withBytes.includes(n)) });
   }
   // Files of a capture that are no bytes, such as its journal, are no connections.
   const side = /(^|\/)(journal\.jsonl|lock|README[^/]*)$|\.(sha256|new|idx)$/;
@@ -53,19 +57,134 @@ export function group(files) {
 
 async function readSidecar(part, notes) {
   if (!part) return null;
-  if (part.size > MAX_SIDECAR) {
-    notes.push(`${part.name} is larger than a sidecar may be and is not used`);
-    return null;
-  }
   try {
+    if (part.open) part = await part.open();
+    if (part.size > MAX_SIDECAR) throw new Error('it is larger than a sidecar may be');
     const s = JSON.parse(utf8.decode(await part.read(0, part.size)));
     if (s.format !== 'wiretape-sidecar') throw new Error('it is no sidecar');
     if (s.version !== 1) throw new Error(`it is of version ${s.version}`);
     return s;
   } catch (e) {
-    notes.push(`${part.name} is not used: ${e.message}`);
+    notes.push({ kind: 'sidecar-invalid', message: `${part.name} is not used: ${e.message}` });
     return null;
   }
+}
+
+/** A connection's files whose bytes come to no more than this are held against their arrival indexes at once. */
+const COMPARE_AT_ONCE = 32 << 20;
+/** How many reads of a file are compared with its arrival index when not all are, and of how many files. */
+const SAMPLES = 8;
+const MAX_SAMPLE = 1 << 20;
+const MAX_SAMPLED = 64;
+/** The same of files behind URLs, where each read is a request. */
+const REMOTE_SAMPLES = 1;
+const MAX_REMOTE_SAMPLED = 4;
+const PIECE = 1 << 20;
+/** How many torn stretches of a file are told apart. */
+const MAX_TORN = 100;
+
+/** Bytes of a part, read in pieces, as checksums. */
+class Sums {
+  constructor(part, start, piece) {
+    this.part = part;
+    this.start = start;
+    this.piece = piece;
+    this.at = start;
+    this.bytes = new Uint8Array(0);
+  }
+
+  async crc(offset, length) {
+    let c = 0;
+    while (length > 0) {
+      if (offset < this.at || offset >= this.at + this.bytes.length) {
+        this.bytes = await this.part.read(offset - this.start, Math.min(this.piece || length, this.start + this.part.size - offset));
+        this.at = offset;
+        if (!this.bytes.length) throw new Error(`${this.part.name} ends early`);
+      }
+      const b = this.bytes.subarray(offset - this.at, offset - this.at + length);
+      c = crc32c(b, c);
+      offset += b.length;
+      length -= b.length;
+    }
+    return c;
+  }
+}
+
+/**
+ * Holds a file's bytes against its arrival index: each read, or a few of them.
+ * Gives {arrivals, notes, whole, fits}: what of the index can be used, as far as
+ * reads fit it, what does not fit, and whether all was compared.
+ */
+export async function compare({ part, start }, index, whole, progress = () => {}) {
+  const sums = new Sums(part, start, whole ? PIECE : 0);
+  const samples = part.local ? SAMPLES : REMOTE_SAMPLES;
+  const end = start + part.size;
+  const torn = []; // {from, to, found, expected} stretches that do not fit
+  let fit = 0;
+  let compared = 0;
+  let open = null; // the torn stretch that the last read belongs to
+  const settle = async (r) => {
+    compared++;
+    const c = await sums.crc(r.offset, r.length);
+    if (c === r.crc) {
+      fit++;
+      open = null;
+    } else if (open) {
+      open.to = r.offset + r.length;
+    } else {
+      open = { from: r.offset, to: r.offset + r.length, found: c, expected: r.crc };
+      if (torn.length <= MAX_TORN) torn.push(open);
+      else torn[MAX_TORN] = open;
+    }
+  };
+  const inside = (r) => r.offset + r.length <= end;
+  for (let i = 0; i < index.marks.length; i++) {
+    const list = [];
+    if (whole) index.block(i, (r) => list.push(r));
+    else if (i % Math.ceil(index.marks.length / samples) === 0 || i === index.marks.length - 1) {
+      index.block(i, (r) => {
+        // The first read of a block and, of the last block, the last.
+        if (!list.length || i === index.marks.length - 1) list[list.length ? 1 : 0] = r;
+      });
+    }
+    for (const r of list) if (inside(r) && (whole || r.length <= MAX_SAMPLE)) await settle(r);
+    await progress(Math.min(end, index.marks[i + 1]?.offset ?? index.end));
+  }
+  const hex = (v) => `0x${v.toString(16).padStart(8, '0')}`;
+  const cost = (t) => ({ offset: t.from, expected: `CRC-32C ${hex(t.expected)}`, found: hex(t.found) });
+  let arrivals = index;
+  const notes = torn.map((t) => ({
+    kind: 'torn-bytes', ...cost(t),
+    message: `${part.name}: bytes ${t.from} to ${t.to} do not fit their arrival index: they or the index are damaged`,
+  }));
+  if (compared && !fit) {
+    arrivals = null;
+    notes.splice(0, notes.length, {
+      kind: 'arrival-index', ...cost(torn[0]),
+      message: `${part.name}: its arrival index is of other bytes, or damaged; arrival times of this file are not used`,
+    });
+  } else if (whole && open) {
+    // What follows the last read that fits has no witness.
+    arrivals = index.upTo(open.from);
+    notes[notes.length - 1].message += '; arrival times from there on are not used';
+  }
+  return { arrivals, notes, whole, fits: !torn.length };
+}
+
+/** The arrival index beside a file, checked against where its bytes lie; null with a note when there is none to use. */
+async function readArrivals(n, start, notes) {
+  if (!n.idx) return null;
+  const idx = n.idx.open ? await n.idx.open() : n.idx;
+  const not = (why) => {
+    notes.push({ kind: 'arrival-index', message: `${idx.name} ${why}; arrival times are not used` });
+    return null;
+  };
+  if (idx.size > MAX_ARRIVALS) return not(`has ${idx.size} bytes, more than are read`);
+  if (idx.size === 0) return null;
+  const a = Arrivals.parse(await idx.read(0, idx.size));
+  if (!a) return not('is no arrival index');
+  if (a.start !== start) return not(`starts at ${a.start}, its file at ${start}`);
+  return a.records ? a : null;
 }
 
 /**
@@ -83,26 +202,88 @@ export async function load(c) {
     if (part.size >= 4 && isZst(await part.read(0, 4))) part = await ZstPart.open(part);
     let start = Number.isSafeInteger(side?.start) && side.start >= 0 ? side.start : at;
     if (start < at) {
-      notes.push(`${part.name} starts at ${start} by its sidecar, before the end of the file before it (${at}); it is put behind it`);
+      notes.push({ kind: 'sidecar-stale', offset: at, message: `${part.name} starts at ${start} by its sidecar, before the end of the file before it (${at}); it is put behind it` });
       start = at;
     }
     if (side && !side.open && Number.isSafeInteger(side.length) && side.length !== part.size) {
-      notes.push(`${part.name} has ${part.size} bytes, its sidecar says ${side.length}`);
+      notes.push({
+        kind: part.size < side.length ? 'short-file' : 'surplus-bytes', offset: start + Math.min(part.size, side.length),
+        message: `${part.name} has ${part.size} bytes, its sidecar says ${side.length}`,
+      });
     }
-    let arrivals = null;
-    const idx = n.idx?.open ? await n.idx.open() : n.idx;
-    if (idx && idx.size <= MAX_ARRIVALS) {
-      arrivals = Arrivals.parse(await idx.read(0, idx.size));
-      if (!arrivals) notes.push(`${idx.name} is no arrival index`);
-      else if (arrivals.start !== start) {
-        notes.push(`${idx.name} starts at ${arrivals.start}, its file at ${start}; arrival times are not used`);
-        arrivals = null;
-      }
-    }
+    const arrivals = await readArrivals(n, start, notes);
     files.push({ name: part.name, number: n.number, part, start, end: start + part.size, side, arrivals, partial: !n.cap && !n['cap.zst'] });
     at = start + part.size;
   }
+  for (const n of c.withoutBytes ?? []) {
+    notes.push({ kind: 'missing-files', message: `file ${n.number} of ${c.name} is known by what lies beside it, its bytes are not among the files` });
+  }
+  const indexed = files.filter((f) => f.arrivals);
+  const local = indexed.every((f) => f.part.local);
+  const small = local && indexed.reduce((n, f) => n + f.part.size, 0) <= COMPARE_AT_ONCE;
+  for (const [i, f] of indexed.entries()) {
+    const n = c.list.find((x) => x.number === f.number);
+    if (!n.compared && (small || i < (local ? MAX_SAMPLED : MAX_REMOTE_SAMPLED))) n.compared = await compare(f, f.arrivals, small);
+    if (!n.compared) continue;
+    f.index = f.arrivals;
+    f.arrivals = n.compared.arrivals;
+    f.compared = n.compared;
+    notes.push(...n.compared.notes);
+  }
   return { files, notes };
+}
+
+/** How many sidecars of a connection are read for what a list of connections shows. */
+const MAX_DESCRIBED = 256;
+
+/**
+ * What a list of connections shows of one, from its sidecars alone: {protocol,
+ * direction, endpoint, pair, bytes, start, first, last, frames, findings, closed,
+ * transport, unsealed}; what isn't known is null. detect tells the protocol of a
+ * file without a sidecar from its first bytes.
+ */
+export async function describe(c, detect) {
+  const few = c.list.length > MAX_DESCRIBED ? [c.list[0], c.list[c.list.length - 1]] : c.list;
+  const sides = [];
+  for (const n of few) sides.push((await readSidecar(n.json, [])) ?? (await readSidecar(n['json.partial'], [])));
+  const head = sides.find(Boolean) ?? null;
+  const tail = sides[sides.length - 1];
+  const text = (v) => (typeof v === 'string' && v ? v : null);
+  const whole = few === c.list && sides.every((s) => s && !s.open);
+  const sum = (f) => (whole ? sides.reduce((n, s) => n + f(s), 0) : null);
+  const wall = (a) => (/^-?\d{1,19}$/.test(a?.wall_ns ?? '') ? a.wall_ns : null);
+  const count = (v) => (Number.isSafeInteger(v) && v > 0 ? v : 0);
+  const out = {
+    protocol: text(head?.protocol), direction: text(head?.direction), endpoint: text(head?.endpoint), pair: text(head?.pair),
+    start: Number.isSafeInteger(head?.start) ? head.start : 0,
+    first: wall(sides.map((s) => s?.first_arrival).find(Boolean)), last: wall(sides.map((s) => s?.last_arrival).findLast(Boolean)),
+    frames: sum((s) => (Array.isArray(s.frames) ? s.frames.reduce((n, k) => n + count(k?.count), 0) : 0) + count(s.frames_of_other_kinds)),
+    findings: sum((s) => (Array.isArray(s.findings) ? s.findings.length : 0) + count(s.findings_omitted)),
+    closed: text(tail?.closed), transport: text(tail?.transport?.verdict), unsealed: !tail || Boolean(tail.open), bytes: 0,
+  };
+  for (const [i, n] of c.list.entries()) {
+    const side = whole ? sides[i] : null;
+    const part = n.cap ?? n['cap.zst'] ?? n['cap.partial'];
+    out.bytes += side && Number.isSafeInteger(side.length) ? side.length : part.size;
+  }
+  if (out.protocol === null || out.protocol === 'auto') {
+    let part = c.list[0].cap ?? c.list[0]['cap.zst'] ?? c.list[0]['cap.partial'];
+    try {
+      if (part.open) part = await part.open();
+      if (part.size >= 4 && isZst(await part.read(0, 4))) {
+        part = await ZstPart.open(part);
+        if (c.list.length === 1) out.bytes = part.size;
+      }
+      const prefix = await part.read(0, Math.min(4096, part.size));
+      const found = detect(prefix, prefix.length >= part.size);
+      out.protocol = found.protocol ?? null;
+      out.direction ??= ['', 'downstream', 'upstream'][found.direction ?? 0] || null;
+      if (!found.protocol) out.what = whatItIs(prefix, part.size);
+    } catch (e) {
+      out.what = e.message;
+    }
+  }
+  return out;
 }
 
 /**

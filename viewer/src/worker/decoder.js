@@ -91,6 +91,12 @@ export class Decoder {
     this.check(this.x.index_open());
   }
 
+  /** What is known of the axes before the first pass, packed. */
+  axes(config) {
+    this.give(config);
+    this.check(this.x.index_axes());
+  }
+
   firstPass() { return this.check(this.x.pass_first()); }
 
   rowsPass(packedNumbers) {

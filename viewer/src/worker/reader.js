@@ -44,6 +44,8 @@ export class BlobPart {
     this.blob = blob;
     this.name = name;
     this.size = blob.size;
+    /** Reading costs nothing but time. */
+    this.local = true;
   }
 
   async read(from, n) {

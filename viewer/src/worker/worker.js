@@ -5,9 +5,9 @@
 
 import { Decoder, FEED } from './decoder.js';
 import { BlobPart, ChangedError, readApart, Stream, UrlPart, Window } from './reader.js';
-import { MAX_FILES, group, load, runs, whatItIs } from './captures.js';
+import { MAX_FILES, compare, describe, group, load, runs, whatItIs } from './captures.js';
 import { Packer } from './packed.js';
-import { arrivalToOffset } from './arrivals.js';
+import { arrivalAxis, arrivalToOffset, joined } from './arrivals.js';
 import { parseTime } from '../format.js';
 import { Pattern, patternBytes } from './search.js';
 
@@ -22,6 +22,10 @@ const MAX_UNIT = 64 << 20;
 const MAX_SEARCH_HITS = 10000;
 /** How many fields of a frame are compared. */
 const MAX_FLAT = 5000;
+/** Columns of the timeline (wasm/index). */
+const BINS = 512;
+/** How many places are marked on the timeline beside what the decoder finds. */
+const MAX_PLACES = 4000;
 
 let module;
 let decoder; // the index
@@ -76,7 +80,7 @@ async function drive(dec, pass, win, t, tick) {
         last = now;
         tick();
         // Let messages in, such as the one that cancels.
-        await new Promise((r) => { breath.port2.onmessage = r; breath.port1.postMessage(0); });
+        await breathe();
         t.check();
       }
     }
@@ -84,6 +88,7 @@ async function drive(dec, pass, win, t, tick) {
 }
 const breath = new MessageChannel();
 const NOTHING = new Uint8Array(0);
+const breathe = () => new Promise((r) => { breath.port2.onmessage = r; breath.port1.postMessage(0); });
 
 async function pass(dec, h, t, finish, tick) {
   try {
@@ -123,6 +128,13 @@ const ops = {
     };
   },
 
+  /** What a list shows of the connections with numbers from, from + 1, …; from sidecars and first bytes alone. */
+  async describe({ from, count }) {
+    const out = [];
+    for (const c of connections.slice(from, from + count)) out.push(c.about ??= await describe(c, (b, end) => decoder.detect(b, end)));
+    return out;
+  },
+
   /** Shows one of the open connections. protocol overrides what is detected. */
   async select({ id, protocol }) {
     generation++;
@@ -139,10 +151,11 @@ const ops = {
       files: files.map((f) => ({
         name: f.name, number: f.number, start: f.start, end: f.end, partial: f.partial,
         arrivals: f.arrivals ? { first: f.arrivals.first, last: f.arrivals.last, records: f.arrivals.records } : null,
+        compared: f.compared ? { whole: f.compared.whole, fits: f.compared.fits } : null,
         side: f.side && {
-          tool: f.side.tool, endpoint: f.side.endpoint, direction: f.side.direction, closed: f.side.closed,
+          tool: f.side.tool, endpoint: f.side.endpoint, direction: f.side.direction, closed: f.side.closed, pair: f.side.pair,
           closedDetail: f.side.closed_detail, sha256: f.side.sha256, transport: f.side.transport, protocol: f.side.protocol,
-          findings: f.side.findings?.length ?? 0, recovery: f.side.recovery, omitted: f.side.context?.omitted,
+          findings: told(f.side), omittedFindings: f.side.findings_omitted ?? 0, recovery: f.side.recovery, omitted: f.side.context?.omitted,
         },
       })),
     };
@@ -164,7 +177,7 @@ const ops = {
     info.protocol = protocol ?? null;
     info.direction = ['', 'downstream', 'upstream'][direction];
     if (!protocol) info.what = whatItIs(prefix, stream.end - stream.start);
-    current = { info, files, stream };
+    current = { info, files, stream, list: c.list };
     if (!protocol) return info;
     const list = await runs(files, protocol);
     t.check();
@@ -175,7 +188,8 @@ const ops = {
     for (const r of list) config.int(r.start).int(r.end).int(r.zerosFrom).int(r.fileStart).raw(r.context);
     decoder.open(config.done());
     info.words = decoder.filterWords();
-    if (files.some((f) => f.arrivals?.records)) info.words.fields.push({ name: 'arrival', about: 'when its first byte came: < <= > >=' });
+    axes(info, files);
+    if (files.some((f) => f.arrivals)) info.words.fields.push({ name: 'arrival', about: 'when its first byte came: < <= > >=' });
     index(token('index'));
     return info;
   },
@@ -208,8 +222,36 @@ const ops = {
 
   /** The first row that came at a time or after it, by the arrival index. */
   async findArrival({ time }) {
-    const f = current.files.find((x) => (x.arrivals?.offsetAt(time) ?? null) !== null);
-    return f ? ops.find({ offset: f.arrivals.offsetAt(time) }) : null;
+    for (const f of current.files) {
+      const offset = f.arrivals?.offsetAt(time) ?? null;
+      if (offset !== null) return ops.find({ offset });
+    }
+    return null;
+  },
+
+  /** Holds all bytes against the arrival indexes; says whether something that was not known came out. */
+  async compareArrivals() {
+    const t = token('compare');
+    const { files, list } = current;
+    const todo = files.filter((f) => f.index);
+    const total = todo.reduce((n, f) => n + f.end - f.start, 0);
+    let done = 0;
+    let wrong = false;
+    let last = performance.now();
+    for (const f of todo) {
+      const c = await compare(f, f.index, true, async (at) => {
+        if (performance.now() - last < TICK) return;
+        last = performance.now();
+        tell('compared', { at: done + at - f.start, total });
+        await breathe();
+        t.check();
+      });
+      t.check();
+      wrong ||= JSON.stringify(c.notes) !== JSON.stringify(f.compared?.notes ?? []);
+      list.find((n) => n.number === f.number).compared = c;
+      done += f.end - f.start;
+    }
+    return { wrong };
   },
 
   /** Opens one frame. */
@@ -277,7 +319,7 @@ const ops = {
 
   /** Sets the filter and starts looking; gives what is wrong with it, or null. */
   async filter({ expression }) {
-    const wrong = decoder.setFilter(plain(expression));
+    const wrong = setFilter(expression);
     if (wrong) return wrong;
     const t = token('filter');
     const h = decoder.filterPass(0);
@@ -286,13 +328,13 @@ const ops = {
     return null;
   },
 
-  /** The number of the first row that an expression takes, null when none does. */
+  /** The number of the first row that an expression takes, null when none does. What the filter found stays. */
   async first({ expression }) {
-    const wrong = decoder.setFilter(expression);
+    const wrong = setFilter(expression);
     if (wrong) throw new Error(wrong.message);
-    const t = token('filter');
+    const t = token('first');
     const h = decoder.filterPass(1);
-    return pass(decoder, h, t, () => decoder.hits(0, 1)[0] ?? null);
+    return pass(decoder, h, t, () => { const out = decoder.outBytes(h); return out.length ? Number(new TextDecoder().decode(out)) : null; });
   },
 
   /** Looks for bytes in everything. */
@@ -349,17 +391,42 @@ async function index(t) {
   }
 }
 
-/** A filter without arrival times, which the decoder doesn't know. */
-function plain(expression) {
-  const offsetAt = (t) => {
-    for (const f of current.files) {
-      const o = f.arrivals?.offsetAt(t) ?? null;
-      if (o !== null) return o;
-    }
-    return null;
-  };
-  if (!current.files.some((f) => f.arrivals?.records)) return expression;
-  return arrivalToOffset(expression, offsetAt, parseTime, current.stream.end);
+/** Findings of a sidecar that have a place in the connection. */
+function told(side) {
+  return (Array.isArray(side.findings) ? side.findings : []).filter((f) => Number.isSafeInteger(f?.offset) && typeof f.kind === 'string')
+    .map((f) => ({ kind: f.kind, offset: f.offset, message: String(f.message ?? '') }));
+}
+
+/**
+ * The arrival axis and the places that the timeline marks: where files start and
+ * what was noted beside the bytes. Each has an offset, and when its byte came;
+ * its place in the data's time comes with the bins, in the same order.
+ */
+function axes(info, files) {
+  const axis = arrivalAxis(files, BINS);
+  info.arrival = axis && { from: axis.from, to: axis.to, step: axis.step };
+  const places = files.map((f) => ({ what: 'file', offset: f.start, text: f.name }));
+  for (const n of info.notes) if (n.offset !== undefined) places.push({ what: 'note', offset: n.offset, text: `${n.kind}: ${n.message}` });
+  for (const f of files) for (const x of f.side ? told(f.side) : []) places.push({ what: 'told', offset: x.offset, text: `${x.kind}: ${x.message}`, kind: x.kind });
+  places.splice(MAX_PLACES);
+  places.sort((a, b) => a.offset - b.offset);
+  for (const p of places) p.arrival = arrival(p.offset) ?? arrival(p.offset - 1);
+  info.places = places;
+  const config = new Packer().uint(places.length);
+  for (const p of places) config.int(Math.max(0, p.offset));
+  const steps = axis?.steps ?? [];
+  config.uint(steps.length);
+  for (const [offset, bin] of steps) config.int(offset).uint(bin + 1);
+  decoder.axes(config.done());
+}
+
+/** Sets a filter; null, or what is wrong with it. Arrival times become offsets, which the decoder knows. */
+function setFilter(expression) {
+  if (!current.files.some((f) => f.arrivals)) return decoder.setFilter(expression);
+  const rangesOf = (op, t) => joined(current.files.map((f) => f.arrivals?.ranges(op, t) ?? []));
+  const { exact, long } = arrivalToOffset(expression, rangesOf, parseTime);
+  const wrong = exact === expression ? null : decoder.setFilter(long);
+  return wrong ?? decoder.setFilter(exact);
 }
 
 function report(what, e) {
@@ -371,8 +438,15 @@ function report(what, e) {
 }
 
 function arrival(offset) {
-  const p = current.files.find((f) => offset >= f.start && offset < f.end);
-  return p?.arrivals?.at(offset) ?? null;
+  const { files } = current;
+  let lo = 0;
+  let hi = files.length - 1;
+  while (lo < hi) {
+    const mid = (lo + hi + 1) >> 1;
+    if (files[mid].start <= offset) lo = mid;
+    else hi = mid - 1;
+  }
+  return files[lo].arrivals?.at(offset) ?? null;
 }
 
 /** Decodes a row's frame whole, under the state that holds before it. */

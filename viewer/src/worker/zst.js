@@ -20,6 +20,7 @@ export class ZstPart {
     const z = new ZstPart();
     z.part = part;
     z.name = part.name;
+    z.local = part.local;
     z.frames = (await seekTable(part)) ?? (await walkFrames(part));
     z.size = 0;
     for (const f of z.frames) {

@@ -6,6 +6,8 @@
 //	generate rows COUNT FILE     one Rows frame of COUNT rows
 //	generate hostile FILE        labels, streams and payloads that attack a page
 //	generate folder STREAM DIR   STREAM recorded into a capture directory
+//	generate connections STREAM STREAM… DIR   many connections in a capture directory
+//	generate segments FILE       a Segment for each codec of Parquet
 //	generate zst FILE OUT        FILE in zstd's seekable form
 //	generate zst1 FILE OUT       FILE as one frame of zstd
 package main
@@ -37,6 +39,12 @@ func main() {
 func run(args []string) error {
 	if len(args) == 2 && args[0] == "hostile" {
 		return os.WriteFile(args[1], hostile(), 0o644)
+	}
+	if len(args) == 2 && args[0] == "segments" {
+		return segments(args[1])
+	}
+	if len(args) >= 4 && args[0] == "connections" {
+		return connections(args[len(args)-1], args[1:len(args)-1]...)
 	}
 	if len(args) != 3 {
 		return fmt.Errorf("wrong arguments %q", args)

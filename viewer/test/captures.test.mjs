@@ -1,0 +1,450 @@
+// Captures as they lie in folders, in a real Chromium: many connections, times of
+// arrival, what lies beside the bytes, and folders that are dropped.
+
+import test, { after, before } from 'node:test';
+import assert from 'node:assert/strict';
+import { mkdirSync, readFileSync, readdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { dist, filter, go, launch, listed, openFiles, openPage, quiet, serve, unit } from './browser.mjs';
+import { dendro, generate, work } from './fixtures.mjs';
+
+const dir = join(work, 'captures-test');
+mkdirSync(dir, { recursive: true });
+const fixture = (name) => dendro().find((x) => x.name === name).file;
+const inside = (d) => readdirSync(d).filter((f) => f !== 'lock').sort().map((f) => join(d, f));
+let browser;
+let server;
+let many; // a folder of nine connections
+let one; // a folder of one connection in several files
+
+before(async () => {
+  browser = await launch();
+  server = await serve({ '/': dist });
+  many = generate('connections', fixture('real/live.stream'), fixture('crafted/gap.stream'), fixture('real/small.stream'), fixture('telemetry/small.stream'), join(dir, 'many'));
+  one = generate('folder', fixture('real/small.stream'), join(dir, 'one'));
+});
+
+after(async () => {
+  await browser.close();
+  server.close();
+});
+
+const open = (options) => openPage(browser, `${server.base}/`, options);
+
+/** Shows all times as nanoseconds since 1970. */
+async function rawTimes(page) {
+  await page.click('#settings-open');
+  await page.check('input[name=time][value=raw]');
+  await page.click('#settings-dialog button');
+}
+
+const axis = async (page, name) => {
+  await page.click(`#axis [value=${name}]`);
+  await page.waitForSelector(`#axis [value=${name}][aria-pressed=true]`);
+};
+
+/** Every bin of the timeline as it is told to who moves over it by keys. */
+function told(page) {
+  return page.evaluate(() => {
+    const t = document.getElementById('timeline');
+    const key = (k) => t.dispatchEvent(new KeyboardEvent('keydown', { key: k, bubbles: true }));
+    const out = [];
+    key('Home');
+    const n = Number(t.getAttribute('aria-valuemax')) + 1;
+    for (let i = 0; i < n; i++) {
+      out.push(t.getAttribute('aria-valuetext'));
+      key('ArrowRight');
+    }
+    return out;
+  });
+}
+
+async function drag(page, a, b) {
+  const box = await page.locator('#timeline').boundingBox();
+  await page.mouse.move(box.x + box.width * a, box.y + 30);
+  await page.mouse.down();
+  await page.mouse.move(box.x + box.width * b, box.y + 30, { steps: 4 });
+  await page.mouse.up();
+}
+
+const number = (s) => Number(s.replaceAll(',', ''));
+
+test('a span of each axis takes exactly the rows that lie in it', async () => {
+  const page = await open();
+  await openFiles(page, inside(one));
+  await rawTimes(page);
+  const all = await listed(page);
+  assert.ok(all.every((r) => /^\d{19}$/.test(r.arrival)));
+  const of = { bytes: (r) => BigInt(r.offset), time: (r) => (r.time ? BigInt(r.time) : null), arrival: (r) => BigInt(r.arrival) };
+  for (const name of ['bytes', 'time', 'arrival']) {
+    await axis(page, name);
+    // All rows that have a place on the axis are in its bins.
+    const rows = (await told(page)).map((s) => number(/: ([\d,]+) rows/.exec(s)[1])).reduce((n, v) => n + v, 0);
+    assert.equal(rows, all.filter((r) => of[name](r) !== null).length, name);
+    for (const [a, b] of [[0.1, 0.62], [0.3, 0.9], [0.02, 0.5]]) {
+      await drag(page, a, b);
+      const field = name === 'bytes' ? 'offset' : name;
+      await page.waitForFunction((f) => new RegExp(`^${f} >= \\S+ and ${f} < \\S+$`).test(document.body.dataset.filtered ?? ''), field);
+      const [, from, to] = /^\w+ >= (\S+) and \w+ < (\S+)$/.exec(await page.inputValue('#filter'));
+      const value = (s) => (name === 'bytes' ? BigInt(s) : BigInt(Date.parse(`${s.slice(0, 19)}Z`)) * 1000000n + BigInt(s.slice(20, 29)));
+      assert.ok(value(from) < value(to));
+      const want = all.filter((r) => of[name](r) !== null && of[name](r) >= value(from) && of[name](r) < value(to)).map((r) => r.row);
+      assert.ok(want.length > 0 || name === 'time', `${name}: ${from} to ${to}`);
+      assert.deepEqual((await listed(page)).map((r) => r.row), want, `${name}: ${from} to ${to}`);
+      await page.evaluate(() => { delete document.body.dataset.filtered; });
+    }
+    // By keys alone, with Shift; and a click goes to the row there.
+    await page.click('#filter-clear');
+    await page.focus('#timeline');
+    await page.keyboard.press('Home');
+    await page.keyboard.press('Shift+PageDown');
+    await page.keyboard.press('Shift+PageDown');
+    await page.keyboard.press('Enter');
+    await page.waitForFunction(() => document.body.dataset.filtered);
+    assert.ok((await listed(page)).length < all.length);
+    await page.click('#filter-clear');
+    const box = await page.locator('#timeline').boundingBox();
+    await page.mouse.click(box.x + box.width * 0.55, box.y + 30);
+    await page.waitForFunction(() => Number(document.body.dataset.unit) > 5);
+  }
+  await quiet(page);
+});
+
+test('the timeline marks gaps, findings, files and connections on every axis, in shapes and words', async () => {
+  const page = await open();
+  // The third file is missing; of the rest the last ends in zeros.
+  const files = inside(one).filter((f) => !/\.00000003\./.test(f)).map((f) => ({ name: f.split('/').pop(), buffer: readFileSync(f), mimeType: '' }));
+  const last = files.findLast((f) => f.name.endsWith('.cap'));
+  last.buffer = Buffer.concat([last.buffer.subarray(0, last.buffer.length - 3000), Buffer.alloc(3000)]);
+  await openFiles(page, files);
+  const chips = await page.locator('#finding-kinds .chip').allTextContents();
+  const gaps = chips.map((c) => Number(/^(?:gap|sequence-gap|missing-bytes|zero-filled-tail)([\d,]+)$/.exec(c)?.[1] ?? 0)).reduce((n, v) => n + v);
+  assert.ok(gaps >= 2, chips.join());
+  for (const name of ['bytes', 'time', 'arrival']) {
+    await axis(page, name);
+    const bins = await told(page);
+    const count = async (mark) => ((await page.isVisible(`#mark-${mark}`)) ? Number(await page.textContent(`#mark-${mark} .n`)) : 0);
+    assert.equal(await count('gap'), gaps, name);
+    assert.equal(bins.map((s) => Number(/(\d+) gaps?\b/.exec(s)?.[1] ?? 0)).reduce((n, v) => n + v), gaps, name);
+    assert.equal(await count('file'), files.filter((f) => f.name.endsWith('.cap')).length - 1, name);
+    assert.equal(bins.filter((s) => /00000002\.cap starts/.test(s)).length, 1, name);
+    assert.equal(await count('connection'), 1, name);
+    assert.match(bins.find((s) => /c00000001-5f3a9b2e starts/.test(s)) ?? '', /preamble|Handshake|Segment|Index|Rows|Clock|0 rows/, name);
+    // They are on the canvas: what has the colour of a finding.
+    assert.ok(await page.evaluate(() => {
+      const c = document.getElementById('timeline');
+      const copy = Object.assign(document.createElement('canvas'), { width: c.width, height: c.height });
+      const g = copy.getContext('2d', { willReadFrequently: true });
+      g.drawImage(c, 0, 0);
+      const { data } = g.getImageData(0, 0, c.width, c.height);
+      let n = 0;
+      for (let i = 0; i < data.length; i += 4) if (data[i] === 179 && data[i + 1] === 38 && data[i + 2] === 30) n++;
+      return n > 50;
+    }), name);
+  }
+  assert.match(await page.textContent('#findings'), /missing-bytes/);
+  await page.click('#mark-gap');
+  await page.waitForFunction(() => document.body.dataset.filtered);
+  const types = (await listed(page)).map((r) => r.type);
+  assert.ok(types.includes('missing') && types.includes('zeros'), types.join());
+  await page.click('#filter-clear');
+  await page.click('#mark-file');
+  assert.ok(await page.isVisible('#pane-capture'));
+  await quiet(page);
+});
+
+test('findings without a time of their own lie where the rows before them do', async () => {
+  const page = await open();
+  await openFiles(page, [fixture('crafted/bad-utf8.stream')]);
+  for (const name of ['bytes', 'time']) {
+    await axis(page, name);
+    // The malformed frame, and the gap that the next one makes.
+    assert.ok((await told(page)).some((s) => /1 finding/.test(s)), name);
+    assert.equal(await page.textContent('#mark-finding .n'), '1');
+    assert.equal(await page.textContent('#mark-gap .n'), '1');
+  }
+  assert.ok(await page.isDisabled('#axis [value=arrival]'));
+  await page.click('#mark-finding');
+  await page.waitForFunction(() => document.body.dataset.filtered === 'finding');
+  assert.deepEqual((await listed(page)).map((r) => r.row), [4, 5]);
+  await quiet(page);
+});
+
+test('many connections are listed, and chosen by mouse, keys and the timeline', async () => {
+  const page = await open();
+  await openFiles(page, inside(many));
+  await page.waitForFunction(() => document.querySelectorAll('#connections .connection:not([hidden]) .badge').length >= 7);
+  const cards = () => page.evaluate(() => [...document.querySelectorAll('#connections .connection:not([hidden])')].sort((a, b) => a.index - b.index).map((c) => c.innerText));
+  const list = await cards();
+  assert.match(list[0], /▶ c00000001-5f3a9b01\s+dendro\s+↓ downstream · tcp:\/\/other\.example:7001\s+2023-11-14 22:13:20\.066 for 4\.\d+ s\s+266 KiB · 36 frames · 3 files · nothing found/);
+  assert.match(list[3], /publisher-2[^]*165 KiB · 14 frames · 2 files · ⚠ 1 finding/);
+  assert.match(list[2], /gap|1 finding/);
+  assert.equal(await page.textContent('#connections-open'), 'Connection 1 of 9');
+  // By keys: the list, two down, Enter.
+  await page.focus('#frames');
+  await page.keyboard.press('l');
+  assert.equal(await page.evaluate(() => document.activeElement.id), 'connections');
+  await page.keyboard.press('ArrowDown');
+  await page.keyboard.press('ArrowDown');
+  const shown = async (n, name) => {
+    await page.waitForFunction((t) => document.getElementById('file-name').textContent.startsWith(t) && document.body.dataset.done, name);
+    assert.equal(await page.textContent('#connections-open'), `Connection ${n} of 9`);
+    assert.equal(await page.getAttribute('#connections [aria-selected=true]', 'aria-posinset'), String(n));
+  };
+  await page.keyboard.press('Enter');
+  await shown(3, 'c00000003-5f3a9b03');
+  assert.equal((await listed(page)).length, 7);
+  assert.match((await cards())[2], /6 frames · ⚠ 1 finding/);
+  await page.focus('#frames');
+  await page.keyboard.press('>');
+  await shown(4, 'c00000004');
+  // How it ended is told.
+  await page.click('#tab-capture');
+  assert.match(await page.textContent('#capture'), /connection reset by peer/);
+  assert.match(await page.textContent('#capture'), /✓ All bytes fit their arrival index/);
+  await page.click('#tab-connections');
+  await page.focus('#frames');
+  await page.keyboard.press('<');
+  await page.keyboard.press('<');
+  await shown(2, 'c00000002');
+  await page.locator('#connections .connection', { hasText: 'c00000001' }).click();
+  await shown(1, 'c00000001');
+  // Over the arrival axis of the long one lie the starts of those that began meanwhile.
+  await axis(page, 'arrival');
+  assert.equal(await page.textContent('#mark-connection .n'), '8');
+  const bins = await told(page);
+  const at = bins.findIndex((s) => /c00000005-5f3a9b05 starts/.test(s));
+  assert.ok(at > 0, bins.filter((s) => /starts/.test(s)).join('\n'));
+  const box = await page.locator('#timeline').boundingBox();
+  await page.mouse.click(box.x + (box.width * (at + 0.5)) / bins.length, box.y + 20);
+  await shown(5, 'c00000005');
+  // The strip over it shows all of them, on each axis.
+  await axis(page, 'bytes');
+  const strip = await page.locator('#spans').boundingBox();
+  await page.mouse.click(strip.x + 20, strip.y + 6);
+  await shown(1, 'c00000001');
+  await axis(page, 'arrival');
+  await page.mouse.click(strip.x + 3, strip.y + 6);
+  await shown(2, 'c00000002');
+  await axis(page, 'time');
+  assert.match(await page.textContent('#spans-note'), /^\d more/);
+  await quiet(page);
+});
+
+test('a link names the connection, and a filter stays when another is shown', async () => {
+  const page = await open();
+  await openFiles(page, inside(many));
+  await page.keyboard.press('>');
+  await page.waitForFunction(() => /connection=c00000002/.test(location.hash) && document.body.dataset.done);
+  await filter(page, 'kind == Rows');
+  const n = (await listed(page)).length;
+  await page.keyboard.press('Escape');
+  await page.focus('#frames');
+  await page.keyboard.press('>');
+  await page.waitForFunction(() => document.getElementById('file-name').textContent.startsWith('c00000003') && document.body.dataset.filtered === 'kind == Rows');
+  assert.deepEqual((await listed(page)).map((r) => r.name), ['Rows', 'Rows', 'Rows', 'Rows']);
+  assert.notEqual(n, 4);
+  await page.evaluate(() => { location.hash = '#offset=407&connection=c00000006-5f3a9b06'; });
+  await page.waitForFunction(() => document.getElementById('file-name').textContent.startsWith('c00000006') && /offset=407/.test(location.hash));
+  await unit(page, 5);
+  const linked = await openPage(browser, `${server.base}/#offset=170&connection=c00000003-5f3a9b03`);
+  await openFiles(linked, inside(many));
+  await unit(linked, 2);
+  assert.match(await linked.textContent('#file-name'), /^c00000003/);
+  await quiet(linked);
+  await quiet(page);
+});
+
+test('a time is gone to under a filter, by the data or by arrival', async () => {
+  const page = await open();
+  await openFiles(page, inside(one));
+  await filter(page, 'kind == Rows or kind == Segment');
+  await rawTimes(page);
+  const rows = await listed(page);
+  await page.evaluate(() => { document.getElementById('frames').scrollTop = 0; });
+  const some = rows[Math.floor(rows.length / 2)];
+  await go(page, `arrival ${some.arrival}`);
+  await page.waitForFunction((f) => Number(document.body.dataset.unit) >= f, rows.find((r) => r.arrival === some.arrival).row);
+  assert.deepEqual((await listed(page)).map((r) => r.row), rows.map((r) => r.row), 'the filter still holds');
+  await go(page, rows[2].time);
+  await unit(page, rows.find((r) => BigInt(r.time) >= BigInt(rows[2].time)).row);
+  await go(page, 'data 2200-01-01');
+  await page.waitForFunction(() => /No data is as late/.test(document.getElementById('toast').textContent));
+  await go(page, '@99999999999');
+  await page.waitForFunction(() => /The bytes go from offset 0 to/.test(document.getElementById('toast').textContent));
+  await quiet(page);
+});
+
+/** The files of a folder as the picker takes them, some of them changed: {name: (bytes) => bytes}. */
+const changed = (d, change) => inside(d).map((f) => {
+  const name = f.split('/').pop();
+  const b = readFileSync(f);
+  const how = Object.entries(change).find(([k]) => name.endsWith(k));
+  return { name, mimeType: '', buffer: how ? how[1](b) : b };
+});
+
+test('an arrival index that does not fit its bytes is said and not used', async () => {
+  const page = await open();
+  const records = (b) => Buffer.from(b).fill(0x55, b.length - 3); // the checksum of the last read
+  // One read in the middle of the second file is torn.
+  await openFiles(page, changed(one, { '.00000002.cap': (b) => { b[Math.floor(b.length / 2)] ^= 4; return b; } }));
+  await page.click('#tab-findings');
+  assert.match(await page.textContent('#notes'), /^⚠ torn-bytes c\d+-[0-9a-f]+\.00000002\.cap: bytes \d+ to \d+ do not fit their arrival index[^]*expected CRC-32C 0x[0-9a-f]{8}, found 0x[0-9a-f]{8} · offset [\d,]+$/);
+  assert.ok(Number(await page.textContent('#finding-count')) >= 1);
+  assert.ok((await listed(page)).every((r) => /^22:13:20/.test(r.arrival)), 'arrival times stay');
+  await page.click('#notes button');
+  await page.waitForFunction(() => document.querySelector('#hex .b.cursor'));
+  // The last read of a file does not fit: nothing behind it would either.
+  await openFiles(page, changed(one, { '.00000001.idx': records }));
+  assert.match(await page.textContent('#notes'), /torn-bytes.*arrival times from there on are not used/);
+  // The index of another file is of no use; the rest is.
+  const third = readFileSync(inside(one).find((f) => f.endsWith('.00000003.cap')));
+  await openFiles(page, changed(one, { '.00000002.cap': (b) => Buffer.concat([third, third]).subarray(0, b.length) }));
+  assert.match(await page.textContent('#notes'), /arrival-index.*\.00000002\.cap: its arrival index is of other bytes, or damaged; arrival times of this file are not used/);
+  const rows = await listed(page);
+  assert.ok(rows.some((r) => r.arrival) && rows.some((r) => !r.arrival));
+  // None at all, and one that is none.
+  for (const [how, says] of [[(b) => Buffer.from(b).fill(0, 0, 8), /arrival-index.*is no arrival index/], [(b) => { b.writeBigInt64LE(7n, 8); return b; }, /starts at 7, its file at/]]) {
+    await openFiles(page, changed(one, { '.idx': how }));
+    assert.match(await page.textContent('#notes'), says);
+    assert.ok((await listed(page)).every((r) => r.arrival === '' || r.arrival === undefined));
+    assert.ok(await page.isDisabled('#axis [value=arrival]'));
+  }
+  await quiet(page);
+});
+
+test('a large capture is held against its arrival index when that is asked for', async () => {
+  const stream = generate('mixed', 40 << 20, join(dir, 'mixed.stream'));
+  const d = generate('folder', stream, join(dir, 'large'));
+  const torn = inside(d).find((f) => f.endsWith('.00000002.cap'));
+  const b = readFileSync(torn);
+  b[5000001] ^= 128;
+  writeFileSync(torn, b);
+  const page = await open();
+  await openFiles(page, inside(d));
+  await page.click('#tab-capture');
+  assert.match(await page.textContent('#capture'), /Some reads were held against the arrival index, and fit/);
+  await page.click('#compare-arrivals');
+  await page.waitForFunction(() => /Some bytes do not fit/.test(document.getElementById('capture').textContent));
+  await page.click('#tab-findings');
+  assert.match(await page.textContent('#notes'), /torn-bytes.*00000002\.cap/);
+  assert.equal(await page.locator('#notes .beside').count(), 1);
+  assert.match(await page.textContent('#columns'), /Arrival/);
+  await quiet(page);
+});
+
+test('sidecars that lie, and what they found when they recorded, are said', async () => {
+  const page = await open();
+  const side = (f) => (b) => Buffer.from(JSON.stringify(f(JSON.parse(b))));
+  await openFiles(page, changed(one, { '.00000001.json': side((s) => ({ ...s, length: s.length + 5, findings: [{ kind: 'gap', offset: 1206, message: '<b>seq</b> 9 follows 6' }] })), '.00000003.json': () => Buffer.from('{') }));
+  await page.click('#tab-findings');
+  const notes = await page.textContent('#notes');
+  assert.match(notes, /short-file.*its sidecar says/);
+  assert.match(notes, /sidecar-invalid.*00000003\.json is not used/);
+  await page.click('#tab-capture');
+  await page.click('#capture summary');
+  assert.match(await page.textContent('#capture'), /1 found when it was recorded.*gap at 1,206: <b>seq<\/b> 9 follows 6/);
+  assert.match((await told(page)).find((s) => /gap: <b>/.test(s)) ?? '', /9 follows 6/);
+  await page.click('#capture details button');
+  await page.waitForFunction(() => document.querySelector('#hex .b.cursor'));
+  await quiet(page);
+});
+
+/** Drops files and folders of the disk on the page, as a person would. */
+async function drop(page, paths) {
+  const client = await page.context().newCDPSession(page);
+  const data = { items: [], files: paths, dragOperationsMask: 1 };
+  for (const type of ['dragEnter', 'dragOver', 'drop']) await client.send('Input.dispatchDragEvent', { type, x: 300, y: 300, data });
+  await client.detach();
+}
+
+test('folders, files and a mix of them are dropped', async () => {
+  const page = await open();
+  await drop(page, [one]);
+  await page.waitForSelector('body[data-done]');
+  const want = dendro().find((x) => x.name === 'real/small.stream').frames.map((w) => w.offset);
+  assert.deepEqual((await listed(page)).filter((r) => r.type === 'frame').map((r) => r.offset), want);
+  assert.match(await page.textContent('#columns'), /Arrival/);
+  assert.ok(await page.isHidden('#connections-open'));
+  // Two folders and a file: all their connections.
+  await drop(page, [many, one, fixture('crafted/gap.stream')]);
+  await page.waitForFunction(() => document.getElementById('connections-open').textContent === 'Connection 1 of 11' && document.body.dataset.done);
+  await page.focus('#connections');
+  await page.keyboard.press('End');
+  await page.keyboard.press('Enter');
+  await page.waitForFunction(() => document.getElementById('file-name').textContent.startsWith('gap.stream') && document.body.dataset.done);
+  assert.equal((await listed(page)).length, 7);
+  // Empty ones say so.
+  const empty = join(dir, 'empty', 'deeper');
+  mkdirSync(empty, { recursive: true });
+  await drop(page, [join(dir, 'empty')]);
+  await page.waitForFunction(() => /There is no file in it/.test(document.getElementById('what').textContent));
+  assert.ok(await page.isVisible('#welcome'));
+  await quiet(page);
+});
+
+test('a folder with thousands of entries and deep nesting opens, and says what it left out', async () => {
+  const page = await open();
+  const d = join(dir, 'deep');
+  let p = d;
+  for (let i = 0; i < 40; i++) {
+    p = join(p, `level-${i}`);
+    mkdirSync(p, { recursive: true });
+    if (i === 5) for (const f of inside(one)) writeFileSync(join(p, f.split('/').pop()), readFileSync(f));
+    if (i === 39) writeFileSync(join(p, 'too-deep.stream'), readFileSync(fixture('crafted/gap.stream')));
+  }
+  const wide = join(d, 'wide');
+  mkdirSync(wide);
+  for (let i = 0; i < 3000; i++) writeFileSync(join(wide, `note-${i}.txt`), 'words');
+  await drop(page, [d]);
+  await page.waitForSelector('body[data-done]', { timeout: 60000 });
+  await page.waitForFunction(() => /Folders more than 32 deep were left out/.test(document.getElementById('toast').textContent));
+  // The capture comes first, the texts can be looked at and say what they are.
+  assert.match(await page.textContent('#file-name'), /^c00000001-5f3a9b2e/);
+  assert.equal(await page.textContent('#connections-open'), 'Connection 1 of 3,001');
+  await page.focus('#connections');
+  await page.keyboard.press('End');
+  await page.keyboard.press('Enter');
+  await page.waitForFunction(() => /note-\d+\.txt: text/.test(document.getElementById('what').textContent));
+  assert.ok(await page.isVisible('#welcome-list #connections'));
+  assert.ok(await page.locator('#connections .connection').count() < 60);
+  await page.focus('#connections');
+  await page.keyboard.press('Home');
+  await page.keyboard.press('Enter');
+  await page.waitForSelector('body[data-done]');
+  assert.ok(await page.isVisible('#pane-connections #connections'));
+  await quiet(page);
+});
+
+test('a folder without a capture opens the first file that is one', async () => {
+  const page = await open();
+  await openFiles(page, [
+    ...Array.from({ length: 30 }, (_, i) => ({ name: `a-${i}.txt`, mimeType: '', buffer: Buffer.from('words') })),
+    { name: 'm.bin', mimeType: '', buffer: readFileSync(fixture('crafted/gap.stream')) },
+    { name: 'z.txt', mimeType: '', buffer: Buffer.from('words') },
+  ]);
+  assert.match(await page.textContent('#file-name'), /^m\.bin · dendro/);
+  await quiet(page);
+});
+
+test('every codec of Parquet shows its rows and is checked', async () => {
+  const page = await open();
+  await openFiles(page, [generate('segments', join(dir, 'segments.stream'))]);
+  const segments = (await listed(page)).filter((r) => r.name === 'Segment');
+  assert.equal(segments.length, 6);
+  let before;
+  for (const s of segments) {
+    await go(page, s.row);
+    await unit(page, s.row);
+    await page.click('#tab-segment');
+    await page.waitForFunction(() => /✓ Proved/.test(document.getElementById('pane-segment').textContent));
+    assert.doesNotMatch(await page.textContent('#pane-segment'), /not checked/);
+    await page.waitForFunction(() => /^\d{19}$/.test(document.querySelector('.p-row .p-cell:nth-child(2)')?.textContent ?? ''));
+    const rows = await page.locator('.p-row:not([hidden])').allTextContents();
+    assert.ok(rows.length > 3);
+    assert.match(rows[3], /host-03.*the quick brown fox/);
+    before ??= rows;
+    assert.deepEqual(rows, before, `row ${s.row}`);
+  }
+  await quiet(page);
+});
