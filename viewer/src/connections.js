@@ -60,6 +60,7 @@ export class Connections {
   reset(connections) {
     this.all = connections.map((c) => ({ ...c, about: null, seen: null }));
     this.at = -1;
+    this.asked = 0; // the one that is shown, or will be
     this.list.top = 0;
     this.list.setCount(this.all.length);
     $('tab-connections').hidden = $('connections-open').hidden = $('spans-box').hidden = this.all.length < 2;
@@ -169,19 +170,23 @@ export class Connections {
   open(i) {
     if (i < 0 || i >= this.all.length) return;
     this.move(i);
+    this.asked = i;
     this.app.select(i);
   }
 
-  /** The one after or before the one that is shown. */
+  /** The one after or before the one that was asked for last. */
   step(d) {
-    if (this.all.length > 1) this.open(((this.app.info?.id ?? 0) + d + this.all.length) % this.all.length);
+    if (this.all.length > 1) this.open((this.asked + d + this.all.length) % this.all.length);
   }
 
   /** Another connection is shown. */
   shown() {
     const i = this.all.indexOf(this.current);
     $('connections-open').textContent = `Connection ${number(i + 1)} of ${number(this.all.length)}`;
-    if (i >= 0) this.move(i);
+    if (i >= 0) {
+      this.asked = i;
+      this.move(i);
+    }
     this.draw();
   }
 

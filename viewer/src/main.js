@@ -371,7 +371,7 @@ class App {
     const keep = this.frames.selectedRow;
     if (!expression) {
       if (this.frames.filtered) {
-        await this.link.ask('cancel', { what: 'filter' });
+        this.link.ask('cancel', { what: 'filter' }).catch((e) => this.failed(e));
         this.frames.reset(false);
         this.frames.setCount(this.status?.rows ?? 0);
         this.filterState('');
