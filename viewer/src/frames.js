@@ -10,6 +10,9 @@ import { set, settings } from './settings.js';
 const PAGE = 64;
 const KEPT_PAGES = 120;
 const ROW = 21;
+/** How narrow and how wide a column may be made, in pixels. */
+const MIN_WIDTH = 40;
+const MAX_WIDTH = 900;
 
 export const COLUMNS = [
   { key: 'row', name: 'No.', width: 72, right: true, about: 'Number of the row, from 0' },
@@ -84,20 +87,23 @@ export class Frames {
     this.el.setAttribute('aria-colcount', this.shown.length);
   }
 
+  /** Gives a column a width in pixels. */
+  setWidth(c, width) {
+    if (!(width > 0)) return;
+    settings.widths[this.days[c.key] ? `${c.key}-short` : c.key] = Math.max(MIN_WIDTH, Math.min(MAX_WIDTH, width));
+    this.widths();
+    set('widths', settings.widths);
+  }
+
   resize(e, c) {
     e.preventDefault();
     e.stopPropagation();
     const from = e.clientX;
     const was = this.width(c);
-    const key = this.days[c.key] ? `${c.key}-short` : c.key;
-    const move = (m) => {
-      settings.widths[key] = Math.max(40, Math.min(900, was + m.clientX - from));
-      this.widths();
-    };
+    const move = (m) => this.setWidth(c, was + m.clientX - from);
     const up = () => {
       window.removeEventListener('pointermove', move);
       window.removeEventListener('pointerup', up);
-      set('widths', settings.widths);
     };
     window.addEventListener('pointermove', move);
     window.addEventListener('pointerup', up);

@@ -31,6 +31,11 @@ export class Link {
       else w.reject(new Error(m.error.message));
       return;
     }
+    if (w.moves && m.id !== this.last) {
+      // Something else was asked to be shown meanwhile.
+      w.reject(new Stale());
+      return;
+    }
     if (w.moves) this.generation = m.result?.generation ?? m.generation;
     else if (w.generation !== this.generation) {
       w.reject(new Stale());
@@ -56,6 +61,7 @@ export class Link {
 
   send(op, args, generation, moves, transfer) {
     const id = this.next++;
+    if (moves) this.last = id;
     return new Promise((resolve, reject) => {
       this.waiting.set(id, { resolve, reject, moves, generation: this.generation });
       this.worker.postMessage({ id, generation, op, args }, transfer);

@@ -475,7 +475,8 @@ class App {
     $('unit-findings').replaceChildren(...u.findings.map((f) => h('button', {
       class: 'unit-finding', type: 'button', onclick: () => this.selectPlace(f),
     }, h('strong', { text: `⚠ ${f.kind} ` }), h('span', { text: visible(f.message) }),
-    f.expected || f.found ? h('span', { class: 'dim', text: visible(` · ${f.expected ? `expected ${f.expected}` : ''}${f.expected && f.found ? ', ' : ''}${f.found ? `found ${f.found}` : ''} · offset ${number(f.at ?? f.offset)}`) }) : null)));
+    f.expected || f.found ? h('span', { class: 'dim', text: visible(` · ${f.expected ? `expected ${f.expected}` : ''}${f.expected && f.found ? ', ' : ''}${f.found ? `found ${f.found}` : ''} · offset ${number(f.at ?? f.offset)}`) }) : null,
+    f.cost ? h('span', { class: 'dim', text: visible(` · ${f.cost}`) }) : null)));
     this.hex.open(u);
     $('place').textContent = '';
     history.replaceState(null, '', `#offset=${u.offset}${this.connections.all.length > 1 ? `&connection=${encodeURIComponent(this.info.name)}` : ''}`);
@@ -876,7 +877,12 @@ class App {
         this.frames.columns();
       },
     }), h('span', { text: ` ${c.name}` }))));
-    $('settings-open').addEventListener('click', () => $('settings-dialog').showModal());
+    $('settings-open').addEventListener('click', () => {
+      $('set-widths').replaceChildren(h('legend', { text: 'Widths in pixels' }), ...this.frames.shown.filter((c) => c.width).map((c) => h('label', {}, h('span', { text: c.name }), h('input', {
+        type: 'number', min: 40, max: 900, step: 8, value: this.frames.width(c), oninput: (e) => this.frames.setWidth(c, Number(e.target.value)),
+      }))));
+      $('settings-dialog').showModal();
+    });
     $('help-open').addEventListener('click', () => $('help-dialog').showModal());
     $('keys').append(h('dl', {}, KEYS.flatMap(([k, v]) => [h('dt', {}, h('kbd', { text: k })), h('dd', { text: v })])));
   }
@@ -896,7 +902,7 @@ class App {
       O: () => $('pick-folder').click(),
       u: () => !SINGLE && $('open-url').click(),
       '?': () => $('help-dialog').showModal(),
-      ',': () => $('settings-dialog').showModal(),
+      ',': () => $('settings-open').click(),
       '/': () => focus('filter'),
       g: () => { focus('goto'); $('goto').select(); },
       f: () => this.showSide('tab-search'),

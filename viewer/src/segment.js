@@ -14,6 +14,8 @@ import { startWorker } from './trusted.js';
 const PATIENCE = 20000;
 const PAGE = 50;
 const FIRST_COLUMNS = 12;
+/** The codecs that are read (worker/inflate.js). */
+const CODECS = ['UNCOMPRESSED', 'SNAPPY', 'GZIP', 'BROTLI', 'ZSTD', 'LZ4', 'LZ4_RAW'];
 
 /** A reader of one Parquet file, ended when it takes too long. */
 class Reader {
@@ -106,8 +108,18 @@ export class Segment {
 
   about(m) {
     const out = [];
-    out.push(h('p', { class: 'line', text: visible(`Parquet version ${m.version}, ${m.leaves.length} columns, ${m.groups.length} row groups, footer ${bytes(m.metadataLength)}${m.created ? `, written by ${m.created}` : ''}`) }));
-    out.push(this.rows(m));
+    out.push(h('p', { class: 'line', text: visible(`Parquet version ${m.version}, ${number(m.leaves.length)} column${m.leaves.length === 1 ? '' : 's'}, ${number(m.groups.length)} row group${m.groups.length === 1 ? '' : 's'}, footer ${bytes(m.metadataLength)}${m.created ? `, written by ${m.created}` : ''}`) }));
+    const odd = m.groups.flatMap((g) => g.columns).filter((c) => !CODECS.includes(c.codec));
+    if (odd.length) {
+      const names = [...new Set(odd.map((c) => c.path))];
+      out.push(h('p', { class: 'bad', role: 'status', text: visible(`⚠ Not shown: ${names.slice(0, 20).join(', ')}${names.length > 20 ? ` and ${number(names.length - 20)} more` : ''}, compressed with ${[...new Set(odd.map((c) => c.codec ?? 'an unknown codec'))].join(', ')}, which this page does not read.`) }));
+    }
+    out.push(this.rows(m, new Set(odd.map((c) => c.path.split('.')[0]))));
+    out.push(h('details', {}, h('summary', { text: `Row groups (${number(m.groups.length)})` }),
+      h('div', { class: 'table', tabindex: '0', role: 'region', 'aria-label': 'Row groups' }, h('table', {},
+        h('thead', {}, h('tr', {}, ['group', 'first row', 'rows', 'packed', 'raw'].map((t) => h('th', { text: t })))),
+        h('tbody', {}, m.groups.slice(0, 1000).map((g, i) => h('tr', {}, [i, m.groups.slice(0, i).reduce((n, x) => n + x.rows, 0), g.rows].map((v) => h('td', { text: number(v) })),
+          h('td', { text: bytes(g.columns.reduce((n, c) => n + c.packed, 0)) }), h('td', { text: bytes(g.columns.reduce((n, c) => n + c.raw, 0)) }))))))));
     out.push(h('details', {}, h('summary', { text: `Schema and columns (${number(m.leaves.length)})` }), this.columnsTable(m)));
     if (m.pairs.length) {
       out.push(h('details', {}, h('summary', { text: `Metadata (${number(m.pairs.length)})` }),
@@ -130,9 +142,10 @@ export class Segment {
       lines.length > 1000 ? h('tfoot', {}, h('tr', {}, h('td', { colspan: head.length, text: `and ${number(lines.length - 1000)} more` }))) : null));
   }
 
-  rows(m) {
-    let chosen = m.columns.slice(0, FIRST_COLUMNS);
-    const time = m.columns.includes('timestamp');
+  /** The rows; the columns in odd are not chosen at first. */
+  rows(m, odd) {
+    let chosen = m.columns.filter((c) => !odd.has(c)).slice(0, FIRST_COLUMNS);
+    const time = m.columns.includes('timestamp') && !odd.has('timestamp');
     if (time && !chosen.includes('timestamp')) chosen.unshift('timestamp');
     const head = h('div', { class: 'p-head' });
     const scroll = h('div', { class: 'p-rows', tabindex: '0', role: 'region', 'aria-label': 'Rows of the Parquet file' }, head);

@@ -7,6 +7,10 @@ import { Stale } from './link.js';
 import { bytes, duration, number, span, time } from './format.js';
 import { settings } from './settings.js';
 
+/** The finding that rows are skipped, and those that leave open nothing about their state. */
+const SKIPPED = 'rows-skipped';
+const SEQUENCE = ['gap'];
+
 const PAGE = 200;
 const ROW = 20;
 
@@ -137,7 +141,9 @@ export class Tree {
     if (depth === 0 && index < (this.unit.envelope ?? 0)) e.classList.add('envelope');
     value.className = `value v-${f.type}`;
     value.textContent = this.value(f);
-    note.textContent = this.note(f, parent, index);
+    note.textContent = note.title = this.note(f, parent, index);
+    value.title = value.textContent.length > 40 ? value.textContent : '';
+    if (f.type === 'record' && this.isSkipped(parent)) e.classList.add('skipped');
     if (this.app.isFaulty(f)) e.classList.add('faulty');
   }
 
@@ -158,31 +164,51 @@ export class Tree {
   note(f, parent, index) {
     if (f.type === 'enum') return f.note ? f.value : '';
     if (f.type === 'blob' && f.preview) return f.preview;
-    if (f.type === 'record') return this.preview(f, parent, index);
+    if (f.type === 'record' || f.type === 'pair') return this.preview(f, parent, index);
     return f.note ?? '';
   }
 
   /** What a closed record shows of its children once they are known. */
   preview(f, parent, index) {
-    const parts = [];
     if (f.parts === undefined) {
-      f.parts = null;
-      const path = [...parent.path, index];
-      const root = this.root;
-      this.app.link.ask('children', { path, from: 0, count: 6 }).then((list) => {
-        f.parts = list;
-        if (this.root === root) this.list.draw();
-      }, () => { f.parts = []; });
+      this.askParts(f, [...parent.path, index]);
       return '';
     }
-    for (const c of f.parts ?? []) parts.push(`${c.name} ${this.value(c)}`);
-    const gap = this.gap(f, parent, index);
-    return parts.join(', ') + (gap ? ` · ${gap}` : '');
+    if (f.type === 'pair') return this.pair(f);
+    const parts = (f.parts ?? []).map((c) => `${c.name} ${this.value(c)}`).join(', ');
+    return [this.isSkipped(parent) ? '⊘ skipped' : '', this.gap(f, parent, index), parts].filter(Boolean).join(' · ');
+  }
+
+  askParts(f, path) {
+    f.parts = null;
+    const root = this.root;
+    this.app.link.ask('children', { path, from: 0, count: 6 }).then((list) => {
+      f.parts = list;
+      if (this.root === root) this.list.draw();
+    }, () => { f.parts = []; });
+  }
+
+  /** A pair of numbers; an index state as findings write it, against the one that was accumulated. */
+  pair(f) {
+    const state = /state/.test(f.name);
+    const text = `(${(f.parts ?? []).map((c) => (state ? BigInt(c.value).toString(16) : c.value)).join(', ')})`;
+    if (f.name !== 'index_state' || !f.parts) return text;
+    const found = this.unit.findings ?? [];
+    const skipped = found.find((x) => x.kind === SKIPPED);
+    if (skipped) return `${text} ≠ accumulated ${skipped.expected}: the rows are skipped, an Index comes before the Rows of its interval (rule 9)`;
+    // Of a frame that can't be attributed nothing is known.
+    return found.every((x) => SEQUENCE.includes(x.kind)) ? `${text} = accumulated` : text;
+  }
+
+  /** Whether the entries of a list are rows that are skipped. */
+  isSkipped(parent) {
+    return parent.field?.name === 'rows' && Boolean(this.unit.findings?.some((x) => x.kind === SKIPPED));
   }
 
   /** The time from the record before to this one. */
   gap(f, parent, index) {
     const before = index > 0 ? parent.child(index - 1) : null;
+    if (before?.type === 'record' && before.parts === undefined) this.askParts(before, [...parent.path, index - 1]);
     const t = (r) => r?.parts?.find((c) => c.type === 'time')?.value;
     const a = t(before);
     const b = t(f);

@@ -448,3 +448,114 @@ test('every codec of Parquet shows its rows and is checked', async () => {
   }
   await quiet(page);
 });
+
+test('a codec that is not read is named, and the other columns are shown', async () => {
+  const page = await open();
+  const stream = readFileSync(generate('segments', join(dir, 'lzo.stream')));
+  // In the footer of the snappy one, the codec of one column becomes LZO.
+  const at = stream.indexOf('SNAPPY');
+  const file = stream.indexOf('PAR1', at);
+  const footer = stream.lastIndexOf('load', stream.indexOf('PAR1', file + 4));
+  const codec = stream.indexOf(Buffer.from([0x15, 0x02, 0x16]), footer);
+  assert.ok(codec > footer && codec < stream.indexOf('PAR1', file + 4));
+  stream[codec + 1] = 0x06;
+  await openFiles(page, [{ name: 'lzo.stream', mimeType: '', buffer: stream }]);
+  await go(page, 3);
+  await unit(page, 3);
+  await page.click('#tab-segment');
+  await page.waitForSelector('.p-row');
+  assert.match(await page.textContent('#pane-segment'), /⚠ Not shown: load, compressed with LZO, which this page does not read/);
+  assert.match(await page.textContent('.p-head'), /^#timestamphostcounttext$/);
+  await page.waitForFunction(() => /^\d{19}$/.test(document.querySelector('.p-row .p-cell:nth-child(2)')?.textContent ?? ''));
+  await page.click('#pane-segment summary:has-text("Choose columns")');
+  await page.locator('.picks label', { hasText: 'load' }).click();
+  await page.waitForFunction(() => /These rows can’t be read: .*LZO/.test(document.getElementById('pane-segment').textContent));
+  await page.click('#pane-segment summary:has-text("Row groups")');
+  assert.match(await page.textContent('[aria-label="Row groups"]'), /group.*00300/);
+  await quiet(page);
+});
+
+test('a search and a filter over much are stopped', async () => {
+  const page = await open();
+  const stream = generate('mixed', 300 << 20, join(dir, 'much.stream'));
+  await openFiles(page, [stream]);
+  await page.focus('#frames');
+  await page.keyboard.press('f');
+  await page.selectOption('#search-kind', 'exact');
+  await page.fill('#search-text', 'nothing of that kind is in it');
+  await page.press('#search-text', 'Enter');
+  await page.waitForFunction(() => /^0 found · \d+ %/.test(document.getElementById('search-state').textContent));
+  await page.click('#search-cancel');
+  await page.waitForFunction(() => document.getElementById('search-state').textContent === '0 found, stopped');
+  assert.ok(await page.isHidden('#search-cancel'));
+  await page.fill('#filter', 'summary ~ "no such words"');
+  await page.keyboard.press('Escape');
+  await page.press('#filter', 'Enter');
+  await page.focus('#frames');
+  await page.keyboard.press('Escape');
+  await page.waitForFunction(() => /stopped$/.test(document.getElementById('state').textContent) || document.body.dataset.filtered);
+  // What comes after goes on.
+  await filter(page, 'number < 5');
+  assert.equal((await listed(page)).length, 5);
+  await quiet(page);
+});
+
+test('rows are marked as skipped with the reason, and the index state stands against the accumulated one', async () => {
+  const page = await open();
+  await openFiles(page, [fixture('crafted/state-mismatch.stream')]);
+  await go(page, 8);
+  await unit(page, 8);
+  const tree = () => page.evaluate(() => [...document.querySelectorAll('#tree .node:not([hidden])')].sort((a, b) => a.index - b.index).map((n) => n.innerText.replace(/\s+/g, ' ')));
+  await page.waitForFunction(() => document.querySelectorAll('#tree .node.skipped:not([hidden])').length === 2);
+  await page.waitForFunction(() => /to the one before/.test(document.getElementById('tree').textContent) && /accumulated/.test(document.getElementById('tree').textContent));
+  const lines = await tree();
+  assert.match(lines.find((l) => /index_state/.test(l)) ?? '', /\(1111111111111111, 2222222222222222\) ≠ accumulated \(fffffffffffffffe, 8000000000000001\): the rows are skipped, an Index comes before the Rows of its interval \(rule 9\)/);
+  assert.match(lines.filter((l) => /⊘ skipped/.test(l))[1], /⊘ skipped · \+1 s to the one before · stream/);
+  assert.match(await page.textContent('#unit-findings'), /2 rows are skipped: they can't be attributed/);
+  await go(page, 7);
+  await unit(page, 7);
+  await page.waitForFunction(() => /\(fffffffffffffffe, 8000000000000001\) = accumulated/.test(document.getElementById('tree').textContent));
+  assert.equal(await page.locator('#tree .node.skipped:not([hidden])').count(), 0);
+  await quiet(page);
+});
+
+test('times are shown in UTC, local, since the first and as nanoseconds, exact everywhere', async () => {
+  const page = await open({ timezoneId: 'Asia/Kathmandu' });
+  await openFiles(page, inside(one));
+  const row = (await listed(page)).find((r) => r.name === 'ClockOffset').row;
+  await go(page, row);
+  await unit(page, row);
+  const shown = async () => {
+    const [list, tree] = await Promise.all([
+      page.evaluate((r) => ['time', 'arrival'].map((c) => document.querySelector(`#row-${r} .c-${c}`).textContent), row),
+      page.evaluate(() => document.querySelector('#tree .v-time').textContent),
+    ]);
+    return [...list, tree];
+  };
+  await page.focus('#frames');
+  const utc = await shown();
+  assert.ok(utc[2].endsWith(utc[0]) && /^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{9}$/.test(utc[2]), utc.join());
+  await page.keyboard.press('t');
+  const local = await shown();
+  const day = (s, zone) => BigInt(Date.parse(`${s.slice(0, 19)}${zone}`)) * 1000000n + BigInt(s.slice(20));
+  assert.equal(day(local[2].replace(' ', 'T'), '+05:45'), day(utc[2].replace(' ', 'T'), 'Z'));
+  await page.keyboard.press('t');
+  const relative = await shown();
+  assert.match(relative[1], /^\+0\.\d{9} s$/);
+  await page.keyboard.press('t');
+  const raw = await shown();
+  assert.equal(BigInt(raw[2]), day(utc[2].replace(' ', 'T'), 'Z'));
+  assert.ok(raw.every((s) => /^\d{19}$/.test(s)), raw.join());
+  // It holds after a reload, as the axis and the widths of columns do.
+  await page.click('#axis [value=arrival]');
+  await page.keyboard.press(',');
+  await page.fill('#set-widths input >> nth=1', '200');
+  await page.click('#settings-dialog button');
+  await page.reload();
+  await page.waitForSelector('body[data-ready]');
+  await openFiles(page, inside(one));
+  assert.equal(await page.getAttribute('#axis [value=arrival]', 'aria-pressed'), 'true');
+  assert.match((await listed(page))[3].arrival, /^\d{19}$/);
+  assert.ok(await page.evaluate(() => Math.abs(document.querySelectorAll('#columns .cell')[1].getBoundingClientRect().width - 200) < 2));
+  await quiet(page);
+});
