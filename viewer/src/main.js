@@ -879,7 +879,7 @@ class App {
     }), h('span', { text: ` ${c.name}` }))));
     $('settings-open').addEventListener('click', () => {
       $('set-widths').replaceChildren(h('legend', { text: 'Widths in pixels' }), ...this.frames.shown.filter((c) => c.width).map((c) => h('label', {}, h('span', { text: c.name }), h('input', {
-        type: 'number', min: 40, max: 900, step: 8, value: this.frames.width(c), oninput: (e) => this.frames.setWidth(c, Number(e.target.value)),
+        type: 'number', min: 40, max: 900, step: 1, value: this.frames.width(c), oninput: (e) => this.frames.setWidth(c, Number(e.target.value)),
       }))));
       $('settings-dialog').showModal();
     });
