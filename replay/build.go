@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
@@ -302,6 +303,8 @@ func (b *builder) reserve(n int) error {
 	b.batch = &batch{byKey: map[groupKey]int{}, held: int64(n)}
 	if n > aliasBytes {
 		b.batch.done = make(chan struct{})
+		// What reading it took goes before SQLite takes its copies.
+		debug.FreeOSMemory()
 	}
 	return nil
 }

@@ -49,6 +49,7 @@ func OpenInputs(paths []string, opt capture.InputOptions) (in *Inputs, err error
 		if over.streams[filepath.Clean(p)], err = archive.NewStream(a); err != nil {
 			return in, err
 		}
+		found = append(found, over.streams[filepath.Clean(p)].Findings()...)
 		documents, err := a.Documents()
 		if err != nil {
 			return in, err
@@ -110,7 +111,7 @@ type streamFile struct{ s *archive.Stream }
 
 func (f streamFile) ReadAt(p []byte, off int64) (int, error) { return f.s.ReadAt(p, off) }
 func (f streamFile) Size() (int64, error)                    { return f.s.Size(), nil }
-func (f streamFile) Close() error                            { return nil }
+func (f streamFile) Close() error                            { f.s.Rest(); return nil }
 func (f streamFile) Write([]byte) (int, error)               { return 0, errors.ErrUnsupported }
 func (f streamFile) WriteAt([]byte, int64) (int, error)      { return 0, errors.ErrUnsupported }
 func (f streamFile) Truncate(int64) error                    { return errors.ErrUnsupported }

@@ -427,7 +427,7 @@ func (a *Archive) one(table, column string, length int64, q string, args ...any)
 	return b, a.wrap(err)
 }
 
-// RowOf is one row of `wal`. Bytes is good during the call.
+// RowOf is one row of `wal`. Bytes is the caller's.
 type RowOf struct {
 	Stream         string
 	TS, WallOffset int64
@@ -439,11 +439,15 @@ func (a *Archive) Rows(source int64, fn func(RowOf) error) error {
 	return a.rowsAfter(source, nil, -1, fn)
 }
 
-// rowsAfter starts behind a row and gives at most limit rows, -1 for all.
+// rowsAfter starts behind a row and gives at most limit rows that fit into a
+// frame, or all with -1.
 func (a *Archive) rowsAfter(source int64, after *RowOf, limit int, fn func(RowOf) error) error {
 	from, args := "", []any{source}
 	if after != nil {
 		from, args = " AND (stream, ts) > (?, ?)", append(args, after.Stream, after.TS)
+	}
+	if limit >= 0 {
+		from += fits("row")
 	}
 	q := "SELECT stream, ts, wall_offset, row FROM wal WHERE source_id=?" + from + " ORDER BY stream, ts LIMIT ?"
 	return a.wrap(a.db.Query(q, func(v []driver.Value) error {
@@ -484,7 +488,11 @@ func (a *Archive) Entries(source int64, fn func(EntryOf) error) error {
 }
 
 func (a *Archive) entriesAfter(source, rowid int64, limit int, fn func(EntryOf) error) error {
-	return a.entries("NOT INDEXED WHERE source_id=? AND rowid>? ORDER BY rowid LIMIT ?", fn, source, rowid, int64(limit))
+	from := ""
+	if limit >= 0 {
+		from = fits("blob")
+	}
+	return a.entries("NOT INDEXED WHERE source_id=? AND rowid>?"+from+" ORDER BY rowid LIMIT ?", fn, source, rowid, int64(limit))
 }
 
 // entriesByStream gives them by stream and time, in their order at each time.

@@ -161,10 +161,12 @@ func NewStage(path string, opt Options, set SetAside) (*Stage, error) {
 	}
 	s := &Stage{path: path, tmp: tmp, contents: contents{d}, opt: opt, set: set, streams: map[streamKey]*streamState{}}
 	// A build is renamed when it is whole, so nothing of it needs to survive a
-	// crash; MEMORY costs what OFF does and keeps ROLLBACK defined.
+	// crash. PERSIST without syncs costs what OFF does and keeps ROLLBACK defined;
+	// in MEMORY the pages that a transaction changes would be, which are all of
+	// the index where rows of one archive come between those of another.
 	setup := []string{
 		pragma("page_size", pageSize), "PRAGMA auto_vacuum=INCREMENTAL",
-		"PRAGMA journal_mode=MEMORY", "PRAGMA synchronous=OFF", "PRAGMA locking_mode=EXCLUSIVE",
+		"PRAGMA journal_mode=PERSIST", "PRAGMA synchronous=OFF", "PRAGMA locking_mode=EXCLUSIVE",
 		"PRAGMA foreign_keys=OFF", "PRAGMA temp_store=FILE", "ATTACH '' AS work",
 		"PRAGMA work.journal_mode=OFF", "PRAGMA work.synchronous=OFF",
 	}
@@ -182,6 +184,9 @@ func (s *Stage) Abort() error {
 	if s.db != nil {
 		err = s.db.Close()
 		s.db = nil
+	}
+	if e := os.Remove(s.tmp + "-journal"); e != nil && !errors.Is(e, os.ErrNotExist) {
+		err = errors.Join(err, e)
 	}
 	return errors.Join(err, os.Remove(s.tmp))
 }

@@ -36,12 +36,23 @@ func AppendIndex(dst []byte, x *Index) []byte {
 
 // AppendRows appends a Rows frame, made by [NewRows] or decoded.
 func AppendRows(dst []byte, r *Rows) []byte {
+	dst, at := openRows(dst, r)
+	dst = append(dst, r.records...)
+	return closeFrame(dst, at)
+}
+
+// AppendRowsOf appends what AppendRows does of NewRows, without a copy of the
+// rows between.
+func AppendRowsOf(dst []byte, source uint32, seq uint64, state State, rows []Row) []byte {
+	dst, at := openRows(dst, &Rows{Source: source, Seq: seq, IndexState: state, Count: uint32(len(rows))})
+	return closeFrame(appendRecords(dst, rows), at)
+}
+
+func openRows(dst []byte, r *Rows) ([]byte, int) {
 	dst, at := openFrame(dst, KindRows, r.Source)
 	dst = binary.LittleEndian.AppendUint64(dst, r.Seq)
 	dst = appendState(dst, r.IndexState)
-	dst = binary.LittleEndian.AppendUint32(dst, r.Count)
-	dst = append(dst, r.records...)
-	return closeFrame(dst, at)
+	return binary.LittleEndian.AppendUint32(dst, r.Count), at
 }
 
 // AppendSegment appends a Segment frame.

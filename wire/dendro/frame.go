@@ -84,14 +84,17 @@ func (r *Rows) All() iter.Seq[Row] {
 // NewRows makes a frame to encode of rows; their Offset and Length are not
 // looked at.
 func NewRows(source uint32, seq uint64, state State, rows []Row) Rows {
-	r := Rows{Source: source, Seq: seq, IndexState: state, Count: uint32(len(rows))}
+	return Rows{Source: source, Seq: seq, IndexState: state, Count: uint32(len(rows)), records: appendRecords(nil, rows)}
+}
+
+func appendRecords(dst []byte, rows []Row) []byte {
 	for i := range rows {
-		r.records = appendBytes(r.records, rows[i].Stream)
-		r.records = binary.LittleEndian.AppendUint64(r.records, uint64(rows[i].TS))
-		r.records = binary.LittleEndian.AppendUint64(r.records, uint64(rows[i].WallOffset))
-		r.records = appendBytes(r.records, rows[i].Row)
+		dst = appendBytes(dst, rows[i].Stream)
+		dst = binary.LittleEndian.AppendUint64(dst, uint64(rows[i].TS))
+		dst = binary.LittleEndian.AppendUint64(dst, uint64(rows[i].WallOffset))
+		dst = appendBytes(dst, rows[i].Row)
 	}
-	return r
+	return dst
 }
 
 // Segment is a sealed segment. Bytes is one Parquet file, which lands byte for

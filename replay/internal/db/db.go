@@ -11,7 +11,7 @@ import (
 	"io"
 	"net/url"
 	"path/filepath"
-	"runtime"
+	"runtime/debug"
 	"strings"
 
 	"modernc.org/sqlite"
@@ -150,7 +150,8 @@ func (d *DB) Run(queries ...string) error {
 }
 
 // Query calls row for each row of the result until it gives an error. The
-// values are good during the call, in which other queries may run.
+// values are good during the call, in which other queries may run; bytes are the
+// caller's for ever.
 func (d *DB) Query(query string, row func(v []driver.Value) error, args ...any) (err error) {
 	s, err := d.conn.Prepare(query)
 	if err != nil {
@@ -191,7 +192,7 @@ func letGo(v []driver.Value) {
 	}
 	clear(v)
 	if huge {
-		runtime.GC()
+		debug.FreeOSMemory()
 	}
 }
 
