@@ -301,13 +301,21 @@ export function showCapture(app) {
       h('div', { class: 'line', text: `offsets ${number(f.start)} to ${number(f.end)}, ${bytes(f.end - f.start)}${f.partial ? ', not sealed' : ''}` }),
       f.arrivals?.records ? h('div', { class: 'line', text: `${number(f.arrivals.records)} reads, ${time(f.arrivals.first, mode, app.origin)} to ${time(f.arrivals.last, mode, app.origin)}` }) : null,
       f.side?.endpoint ? h('div', { class: 'line', text: visible(`from ${f.side.endpoint}`) }) : null,
+      f.side?.pair ? h('div', { class: 'line' }, otherWay(app, f.side.pair)) : null,
       f.side?.closed ? h('div', { class: 'line', text: visible(`closed: ${f.side.closed}${f.side.closedDetail ? `, ${f.side.closedDetail}` : ''}`) }) : null,
       f.side?.transport ? h('div', { class: 'line', text: visible(`transport: ${f.side.transport.verdict}${f.side.transport.detail ? `, ${f.side.transport.detail}` : ''}`) }) : null,
       f.side?.sha256 ? h('div', { class: 'line mono', text: `sha256 ${visible(f.side.sha256)}` }) : null,
-      f.side?.findings.length ? h('details', {}, h('summary', { class: 'bad', text: `⚠ ${number(f.side.findings.length + f.side.omittedFindings)} found when it was recorded` }),
+      f.side?.findings.length ? h('details', {}, h('summary', { class: 'bad', text: `⚠ ${number(f.side.found)} found when it was recorded` }),
         ...f.side.findings.slice(0, MAX_TOLD).map((x) => h('button', { class: 'link line', type: 'button', text: visible(`${x.kind} at ${number(x.offset)}: ${x.message}`), onclick: () => app.gotoOffset(x.offset, { reveal: true }) }))) : null,
       f.side?.omitted?.length ? h('div', { class: 'line bad', text: visible(`⚠ its context lacks ${f.side.omitted.join(', ')}`) }) : null)),
     ...(info.files.length > MAX_FILES ? [h('p', { class: 'line', text: `and ${number(info.files.length - MAX_FILES)} more files` })] : []));
+}
+
+/** The connection that holds the other direction, to go to where it was opened too. */
+function otherWay(app, name) {
+  const other = app.connections.all.find((c) => c.name === name);
+  const text = visible(`the other direction: ${name}`);
+  return other ? h('button', { class: 'link', type: 'button', text, onclick: () => app.connections.open(other.id) }) : h('span', { text });
 }
 
 /** What is known of the bytes against their arrival indexes, and the way to know all of it. */

@@ -3,7 +3,7 @@
 // files and connections start. A click goes there, dragging selects a span as a
 // filter.
 
-import { $, h, visible } from './dom.js';
+import { $, h, say, visible } from './dom.js';
 import { bytes, exactTime, number, parseTime, span, time } from './format.js';
 import { set, settings } from './settings.js';
 
@@ -145,6 +145,7 @@ export class Timeline {
   next() {
     const all = ['bytes', 'time', 'arrival'].filter((a) => this.has(a));
     this.turn(all[(all.indexOf(this.name) + 1) % all.length]);
+    say(`The timeline is over ${{ bytes: 'the bytes', time: 'the data’s time', arrival: 'the time of arrival' }[this.name]}`);
   }
 
   get name() {
@@ -326,7 +327,7 @@ export class Timeline {
   /** What the two ends of the axis are, and how wide it is. */
   scale() {
     const [from, to] = [this.value(0), this.value(1)];
-    const end = this.name === 'bytes' ? BigInt(this.app.info.end) : to;
+    const end = { bytes: BigInt(this.app.info.end), arrival: this.app.info.arrival?.to, time: to }[this.name];
     $('scale-from').textContent = this.text(from);
     $('scale-wide').textContent = this.name === 'bytes' ? bytes(Number(end - from)) : span(end - from);
     $('scale-to').textContent = this.text(end);

@@ -214,6 +214,7 @@ export class Tree {
     const b = t(f);
     if (a === undefined || b === undefined) return '';
     const d = BigInt(b) - BigInt(a);
+    if (d === 0n) return 'same time as the one before';
     return `${d < 0n ? '−' : '+'}${span(d < 0n ? -d : d)} to the one before`;
   }
 

@@ -275,6 +275,32 @@ test('a time is gone to under a filter, by the data or by arrival', async () => 
   await quiet(page);
 });
 
+test('what is wrong with a comparison of arrival times is said at its place', async () => {
+  const page = await open();
+  const wrong = async (e, says, mark) => {
+    await page.fill('#filter', e);
+    await page.press('#filter', 'Escape');
+    await page.press('#filter', 'Enter');
+    await page.waitForFunction((t) => document.querySelector('#filter-wrong:not([hidden]) mark')?.textContent === t, mark);
+    assert.match(await page.textContent('#filter-wrong'), says);
+  };
+  await openFiles(page, inside(one));
+  await wrong('size > 3 and arrival == 2023-11-14', /compared with a time by <, <=, > or >=/, 'arrival');
+  await wrong('arrival > 2023-11-14T22:13:20 and colour', /no field/, 'colour');
+  await wrong('arrival > soon', /compared with a time/, 'arrival');
+  // Completion offers it.
+  await page.fill('#filter', '');
+  await page.focus('#filter');
+  await page.keyboard.type('arr');
+  await page.keyboard.press('Tab');
+  assert.equal((await page.inputValue('#filter')).trim(), 'arrival');
+  await page.fill('#filter', '');
+  await page.press('#filter', 'Enter');
+  await openFiles(page, [fixture('crafted/gap.stream')]);
+  await wrong('arrival > 2023-11-14', /no arrival index/, 'arrival');
+  await quiet(page);
+});
+
 /** The files of a folder as the picker takes them, some of them changed: {name: (bytes) => bytes}. */
 const changed = (d, change) => inside(d).map((f) => {
   const name = f.split('/').pop();
@@ -347,6 +373,21 @@ test('sidecars that lie, and what they found when they recorded, are said', asyn
   assert.match((await told(page)).find((s) => /gap: <b>/.test(s)) ?? '', /9 follows 6/);
   await page.click('#capture details button');
   await page.waitForFunction(() => document.querySelector('#hex .b.cursor'));
+  await openFiles(page, changed(one, {}).filter((f) => f.name.includes('.00000003.')));
+  const frames = (await listed(page)).filter((r) => r.type === 'frame').map((r) => r.offset);
+  assert.ok(frames.length > 1);
+  // A context that is none: the file from the middle is read without it.
+  for (const value of [{ bytes: 'AAEC' }, { bytes: '' }, { number: '99999999999999999999' }]) {
+    const middle = changed(one, { '.00000003.json': side((s) => ({ ...s, context: { ...s.context, entries: s.context.entries.map((e) => ({ ...e, values: e.values.map((v) => ({ name: v.name, ...value })) })) } })) })
+      .filter((f) => f.name.includes('.00000003.') && !f.name.endsWith('.idx'));
+    await openFiles(page, middle, { wait: false });
+    await page.waitForFunction(() => document.body.dataset.done || document.querySelector('#read-as:not([hidden]) button'));
+    if (await page.isVisible('#read-as')) await page.click('#read-as button:has-text("dendro")');
+    await page.waitForSelector('body[data-done]');
+    assert.deepEqual((await listed(page)).filter((r) => r.type === 'frame').map((r) => r.offset), frames, JSON.stringify(value));
+    await page.click('#tab-findings');
+    assert.match(await page.textContent('#pane-findings'), /sidecar-invalid|malformed|unknown-ordinal/, JSON.stringify(value));
+  }
   await quiet(page);
 });
 

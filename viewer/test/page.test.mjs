@@ -498,7 +498,7 @@ test('a segment shows its schema, its rows and what replay finds in it', async (
   await page.waitForFunction(() => /^\d{19}$/.test(document.querySelector('.p-row .p-cell:nth-child(2)')?.textContent ?? ''));
   assert.match(await page.textContent('#pane-segment'), /40 rows/);
   await page.click('#pane-segment summary:has-text("Schema")');
-  assert.match(await page.textContent('#pane-segment .table'), /timestamp.*INT64.*ZSTD/);
+  assert.match(await page.textContent('#pane-segment [aria-label=Columns]'), /timestamp.*INT64.*ZSTD/);
   await page.click('#pane-segment summary:has-text("Choose columns")');
   const columns = await page.locator('.p-head .p-cell').count();
   await page.locator('.picks input').nth(1).uncheck();

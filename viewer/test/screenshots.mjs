@@ -27,18 +27,18 @@ async function go(page, row) {
   await page.focus('#frames');
 }
 
-// A frame, its fields and its bytes in step, and findings.
+const folder = (dir) => readdirSync(dir).filter((f) => f !== 'lock').map((f) => join(dir, f));
+
+// Many connections over the time of arrival; a frame, its fields and its bytes in step.
+const many = generate('connections', ...['real/live', 'crafted/gap', 'real/small', 'telemetry/small'].map((n) => fixture(`${n}.stream`)), join(work, 'many'));
 let page = await openPage(browser, `${server.base}/`, { viewport: size, colorScheme: 'light' });
-await openFiles(page, [fixture('real/live.stream')]);
-await page.waitForTimeout(300);
-const rows = await page.locator('#frames .row:not([hidden]) .c-name').allTextContents();
-await go(page, Math.max(3, rows.indexOf('Rows') + 4));
-await page.waitForTimeout(300);
+await openFiles(page, folder(many));
+await page.waitForFunction(() => document.querySelectorAll('#connections .connection:not([hidden]) .badge').length >= 7);
+await page.click('#axis [value=arrival]');
+await go(page, 30); // a Rows frame
+await page.waitForFunction(() => document.querySelectorAll('#tree .node:not([hidden])').length > 6 && ![...document.querySelectorAll('#hex .b')].some((b) => b.textContent === '··'));
 await page.evaluate(() => { document.querySelectorAll('#hex .line .b')[9].click(); });
-await page.click('#tab-sources');
-await page.click('#sources summary');
-await page.waitForSelector('.told .pair');
-await page.waitForTimeout(400);
+await page.waitForSelector('#hex .b.mark');
 await page.screenshot({ path: join(out, 'viewer-frame.png') });
 await page.context().close();
 
@@ -46,7 +46,7 @@ await page.context().close();
 const dir = join(work, 'folder');
 generate('folder', fixture('telemetry/small.stream'), dir);
 page = await openPage(browser, `${server.base}/`, { viewport: size, colorScheme: 'dark' });
-await openFiles(page, readdirSync(dir).filter((f) => f !== 'lock').map((f) => join(dir, f)));
+await openFiles(page, folder(dir));
 await filter(page, 'kind == Segment and size > 6K');
 await page.click('#tab-segment');
 await page.waitForSelector('.p-row');

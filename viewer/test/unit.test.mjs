@@ -340,6 +340,33 @@ test('files join to connections by their names, and runs break at holes alone', 
   assert.match(lied.notes[0].message, /put behind it/);
 });
 
+test('a sidecar of any shape is read for what it is, or said to be none', async () => {
+  const good = { format: 'wiretape-sidecar', version: 1, tool: 't', protocol: 'dendro', direction: 'downstream', endpoint: 'e', pair: '', start: 0, length: 100, sha256: 'ab',
+    frames: [{ kind: 1, count: 2 }], first_arrival: { wall_ns: '5' }, last_arrival: { wall_ns: '9' }, findings: [{ kind: 'gap', offset: 3, message: 'm' }],
+    findings_omitted: 1, closed: 'size', closed_detail: 'd', transport: { verdict: 'clean', detail: '' },
+    context: { protocol: 'dendro', version: 1, entries: [{ id: '1', values: [{ name: 'a', number: '2' }, { name: 'b', bytes: 'AAEC' }] }], omitted: ['x'] } };
+  const open = async (side) => {
+    const [c] = group([{ path: 'd/c00000001-0123abcd.00000001.cap', part: new Memory(new Uint8Array(100).fill(1)) },
+      { path: 'd/c00000001-0123abcd.00000001.json', part: new Memory(new TextEncoder().encode(JSON.stringify(side)), 's.json') }]);
+    return [await load(c), await describe(c, () => ({}))];
+  };
+  const [known, told] = await open(good);
+  assert.deepEqual(known.notes, []);
+  assert.deepEqual([told.frames, told.findings, told.first, told.last, told.transport], [2, 2, '5', '9', 'clean']);
+  const odd = [null, 0, -1, 1e300, 'x', '\u202e<b>', [], [null], [[]], {}, { wall_ns: 5 }, true, { entries: 5 }, { entries: [{}] }, [{ kind: {}, offset: -1 }], [{ offset: 5 }]];
+  for (const k of Object.keys(good)) {
+    for (const v of odd) {
+      const [l, d] = await open({ ...good, [k]: v });
+      const where = `${k}: ${JSON.stringify(v)}`;
+      assert.equal(l.files.length, 1, where);
+      assert.ok(l.files[0].start >= 0 && l.files[0].end - l.files[0].start === 100, where);
+      assert.ok([...await runs(l.files, 'dendro')].length === 1, where);
+      for (const t of ['endpoint', 'direction', 'protocol', 'closed', 'transport']) assert.ok(d[t] === null || typeof d[t] === 'string', where);
+      assert.ok(d.frames === null || Number.isSafeInteger(d.frames), where);
+    }
+  }
+});
+
 test('zeros at the end of a run are found wherever they begin', async () => {
   for (const n of [0, 1, 511, 512, 513, 1 << 20, (1 << 20) + 700]) {
     const b = new Uint8Array(3 << 20).fill(7, 0, (3 << 20) - n);

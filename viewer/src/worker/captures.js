@@ -55,6 +55,33 @@ export function group(files) {
   return out;
 }
 
+/** The most findings of a sidecar that are taken, and characters of a text. */
+const MAX_TOLD = 1000;
+const MAX_TEXT = 4096;
+
+/**
+ * What is read of a sidecar, each member of the kind that the format gives it:
+ * one of another kind is as if it weren't there, but for a context that can't be
+ * used, which makes the sidecar no sidecar.
+ */
+function members(s) {
+  const text = (v) => (typeof v === 'string' ? v.slice(0, MAX_TEXT) : '');
+  const count = (v) => (Number.isSafeInteger(v) && v >= 0 ? v : undefined);
+  const list = (v) => (Array.isArray(v) ? v.filter((x) => x && typeof x === 'object') : []);
+  const wall = (a) => (/^-?\d{1,19}$/.test(typeof a?.wall_ns === 'string' ? a.wall_ns : '') ? a.wall_ns : null);
+  if (s.context) packContext(s.context);
+  return {
+    tool: text(s.tool), endpoint: text(s.endpoint), direction: text(s.direction), protocol: text(s.protocol), pair: text(s.pair),
+    sha256: text(s.sha256), closed: text(s.closed), closedDetail: text(s.closed_detail), open: s.open === true,
+    start: count(s.start), length: count(s.length), first: wall(s.first_arrival), last: wall(s.last_arrival),
+    transport: s.transport && typeof s.transport === 'object' ? { verdict: text(s.transport.verdict), detail: text(s.transport.detail) } : null,
+    frames: list(s.frames).reduce((n, k) => n + (count(k.count) ?? 0), 0) + (count(s.frames_of_other_kinds) ?? 0),
+    findings: list(s.findings).filter((f) => count(f.offset) !== undefined).slice(0, MAX_TOLD).map((f) => ({ kind: text(f.kind), offset: f.offset, message: text(f.message) })),
+    found: list(s.findings).length + (count(s.findings_omitted) ?? 0),
+    context: s.context ?? null, omitted: s.context ? (s.context.omitted ?? []).map(text) : [],
+  };
+}
+
 async function readSidecar(part, notes) {
   if (!part) return null;
   try {
@@ -62,8 +89,8 @@ async function readSidecar(part, notes) {
     if (part.size > MAX_SIDECAR) throw new Error('it is larger than a sidecar may be');
     const s = JSON.parse(utf8.decode(await part.read(0, part.size)));
     if (s.format !== 'wiretape-sidecar') throw new Error('it is no sidecar');
-    if (s.version !== 1) throw new Error(`it is of version ${s.version}`);
-    return s;
+    if (s.version !== 1) throw new Error(`it is of version ${String(s.version).slice(0, 20)}`);
+    return members(s);
   } catch (e) {
     notes.push({ kind: 'sidecar-invalid', message: `${part.name} is not used: ${e.message}` });
     return null;
@@ -200,12 +227,12 @@ export async function load(c) {
     let part = n.cap ?? n['cap.zst'] ?? n['cap.partial'];
     if (part.open) part = await part.open();
     if (part.size >= 4 && isZst(await part.read(0, 4))) part = await ZstPart.open(part);
-    let start = Number.isSafeInteger(side?.start) && side.start >= 0 ? side.start : at;
+    let start = side?.start ?? at;
     if (start < at) {
       notes.push({ kind: 'sidecar-stale', offset: at, message: `${part.name} starts at ${start} by its sidecar, before the end of the file before it (${at}); it is put behind it` });
       start = at;
     }
-    if (side && !side.open && Number.isSafeInteger(side.length) && side.length !== part.size) {
+    if (side && !side.open && side.length !== undefined && side.length !== part.size) {
       notes.push({
         kind: part.size < side.length ? 'short-file' : 'surplus-bytes', offset: start + Math.min(part.size, side.length),
         message: `${part.name} has ${part.size} bytes, its sidecar says ${side.length}`,
@@ -248,23 +275,19 @@ export async function describe(c, detect) {
   for (const n of few) sides.push((await readSidecar(n.json, [])) ?? (await readSidecar(n['json.partial'], [])));
   const head = sides.find(Boolean) ?? null;
   const tail = sides[sides.length - 1];
-  const text = (v) => (typeof v === 'string' && v ? v : null);
   const whole = few === c.list && sides.every((s) => s && !s.open);
   const sum = (f) => (whole ? sides.reduce((n, s) => n + f(s), 0) : null);
-  const wall = (a) => (/^-?\d{1,19}$/.test(a?.wall_ns ?? '') ? a.wall_ns : null);
-  const count = (v) => (Number.isSafeInteger(v) && v > 0 ? v : 0);
   const out = {
-    protocol: text(head?.protocol), direction: text(head?.direction), endpoint: text(head?.endpoint), pair: text(head?.pair),
-    start: Number.isSafeInteger(head?.start) ? head.start : 0,
-    first: wall(sides.map((s) => s?.first_arrival).find(Boolean)), last: wall(sides.map((s) => s?.last_arrival).findLast(Boolean)),
-    frames: sum((s) => (Array.isArray(s.frames) ? s.frames.reduce((n, k) => n + count(k?.count), 0) : 0) + count(s.frames_of_other_kinds)),
-    findings: sum((s) => (Array.isArray(s.findings) ? s.findings.length : 0) + count(s.findings_omitted)),
-    closed: text(tail?.closed), transport: text(tail?.transport?.verdict), unsealed: !tail || Boolean(tail.open), bytes: 0,
+    protocol: head?.protocol || null, direction: head?.direction || null, endpoint: head?.endpoint || null, pair: head?.pair || null,
+    start: head?.start ?? 0,
+    first: sides.find((s) => s?.first)?.first ?? null, last: sides.findLast((s) => s?.last)?.last ?? null,
+    frames: sum((s) => s.frames), findings: sum((s) => s.found),
+    closed: tail?.closed || null, transport: tail?.transport?.verdict || null, unsealed: !tail || tail.open, bytes: 0,
   };
   for (const [i, n] of c.list.entries()) {
     const side = whole ? sides[i] : null;
     const part = n.cap ?? n['cap.zst'] ?? n['cap.partial'];
-    out.bytes += side && Number.isSafeInteger(side.length) ? side.length : part.size;
+    out.bytes += side?.length ?? part.size;
   }
   if (out.protocol === null || out.protocol === 'auto') {
     let part = c.list[0].cap ?? c.list[0]['cap.zst'] ?? c.list[0]['cap.partial'];

@@ -6,7 +6,7 @@
 import { Decoder, FEED } from './decoder.js';
 import { BlobPart, ChangedError, readApart, Stream, UrlPart, Window } from './reader.js';
 import { MAX_FILES, compare, describe, group, load, runs, whatItIs } from './captures.js';
-import { Packer } from './packed.js';
+import { Packer, packMidStream } from './packed.js';
 import { arrivalAxis, arrivalToOffset, joined } from './arrivals.js';
 import { parseTime } from '../format.js';
 import { Pattern, patternBytes } from './search.js';
@@ -153,9 +153,8 @@ const ops = {
         arrivals: f.arrivals ? { first: f.arrivals.first, last: f.arrivals.last, records: f.arrivals.records } : null,
         compared: f.compared ? { whole: f.compared.whole, fits: f.compared.fits } : null,
         side: f.side && {
-          tool: f.side.tool, endpoint: f.side.endpoint, direction: f.side.direction, closed: f.side.closed, pair: f.side.pair,
-          closedDetail: f.side.closed_detail, sha256: f.side.sha256, transport: f.side.transport, protocol: f.side.protocol,
-          findings: told(f.side), omittedFindings: f.side.findings_omitted ?? 0, recovery: f.side.recovery, omitted: f.side.context?.omitted,
+          endpoint: f.side.endpoint, pair: f.side.pair, closed: f.side.closed, closedDetail: f.side.closedDetail, sha256: f.side.sha256,
+          transport: f.side.transport, findings: f.side.findings, found: f.side.found, omitted: f.side.omitted,
         },
       })),
     };
@@ -184,9 +183,23 @@ const ops = {
     info.runs = list.length;
     current.protocol = protocol;
     current.direction = direction;
-    const config = new Packer().string(protocol).uint(direction).uint(list.length);
-    for (const r of list) config.int(r.start).int(r.end).int(r.zerosFrom).int(r.fileStart).raw(r.context);
-    decoder.open(config.done());
+    const config = (some) => {
+      const p = new Packer().string(protocol).uint(direction).uint(some.length);
+      for (const r of some) p.int(r.start).int(r.end).int(r.zerosFrom).int(r.fileStart).raw(r.context);
+      return p.done();
+    };
+    for (const r of list) {
+      if (!r.files[0].side?.context) continue;
+      try {
+        decoder.open(config([r]));
+        decoder.end(decoder.firstPass());
+      } catch (e) {
+        // A context that the decoder can't start from is as none.
+        r.context = packMidStream(protocol);
+        notes.push({ kind: 'sidecar-invalid', offset: r.start, message: `the context beside ${r.files[0].name} is not used: ${e.message}` });
+      }
+    }
+    decoder.open(config(list));
     info.words = decoder.filterWords();
     axes(info, files);
     if (files.some((f) => f.arrivals)) info.words.fields.push({ name: 'arrival', about: 'when its first byte came: < <= > >=' });
@@ -391,12 +404,6 @@ async function index(t) {
   }
 }
 
-/** Findings of a sidecar that have a place in the connection. */
-function told(side) {
-  return (Array.isArray(side.findings) ? side.findings : []).filter((f) => Number.isSafeInteger(f?.offset) && typeof f.kind === 'string')
-    .map((f) => ({ kind: f.kind, offset: f.offset, message: String(f.message ?? '') }));
-}
-
 /**
  * The arrival axis and the places that the timeline marks: where files start and
  * what was noted beside the bytes. Each has an offset, and when its byte came;
@@ -407,7 +414,7 @@ function axes(info, files) {
   info.arrival = axis && { from: axis.from, to: axis.to, step: axis.step };
   const places = files.map((f) => ({ what: 'file', offset: f.start, text: f.name }));
   for (const n of info.notes) if (n.offset !== undefined) places.push({ what: 'note', offset: n.offset, text: `${n.kind}: ${n.message}` });
-  for (const f of files) for (const x of f.side ? told(f.side) : []) places.push({ what: 'told', offset: x.offset, text: `${x.kind}: ${x.message}`, kind: x.kind });
+  for (const f of files) for (const x of f.side?.findings ?? []) places.push({ what: 'told', offset: x.offset, text: `${x.kind}: ${x.message}` });
   places.splice(MAX_PLACES);
   places.sort((a, b) => a.offset - b.offset);
   for (const p of places) p.arrival = arrival(p.offset) ?? arrival(p.offset - 1);
@@ -422,11 +429,18 @@ function axes(info, files) {
 
 /** Sets a filter; null, or what is wrong with it. Arrival times become offsets, which the decoder knows. */
 function setFilter(expression) {
-  if (!current.files.some((f) => f.arrivals)) return decoder.setFilter(expression);
+  const said = (wrong) => {
+    if (wrong && /^arrival\b/i.test(expression.slice(wrong.from))) {
+      wrong.to = wrong.from + 'arrival'.length;
+      wrong.message = current.files.some((f) => f.arrivals) ? 'arrival is compared with a time by <, <=, > or >=' : 'there is no arrival index beside these bytes';
+    }
+    return wrong;
+  };
+  if (!current.files.some((f) => f.arrivals)) return said(decoder.setFilter(expression));
   const rangesOf = (op, t) => joined(current.files.map((f) => f.arrivals?.ranges(op, t) ?? []));
   const { exact, long } = arrivalToOffset(expression, rangesOf, parseTime);
   const wrong = exact === expression ? null : decoder.setFilter(long);
-  return wrong ?? decoder.setFilter(exact);
+  return said(wrong ?? decoder.setFilter(exact));
 }
 
 function report(what, e) {
