@@ -91,6 +91,16 @@ export class Connections {
     }
   }
 
+  /** The number of the connection that a link names, -1 for none. */
+  named(link) {
+    const m = /[#&]connection=([^&]*)/.exec(link);
+    try {
+      return m ? this.all.findIndex((c) => c.name === decodeURIComponent(m[1])) : -1;
+    } catch {
+      return -1; // not a name that any link was made of
+    }
+  }
+
   get current() {
     return this.all[this.app.info?.id ?? -1];
   }

@@ -66,6 +66,26 @@ export function span(ns) {
 /** A time as a filter takes it, exact. */
 export const exactTime = (ns) => `${time(ns, 'utc').replace(' ', 'T')}Z`;
 
+/**
+ * Reads a time as it is shown in a mode: in local time, since the origin ("+1 m
+ * 02.5 s"), or as parseTime does; a time of day is of the given day. Null when it
+ * is none.
+ */
+export function parseShown(s, mode, origin, day) {
+  s = s.trim();
+  if (/^\d\d:\d\d/.test(s) && day) s = `${day} ${s}`;
+  const d = /^([+−-])(?:(\d{1,9}) h )?(?:(\d{1,9}) m )?(\d{1,12})(?:\.(\d{1,9}))?(?: ?s)?$/.exec(s);
+  if (d && origin !== null) {
+    const n = (BigInt(d[2] ?? 0) * 3600n + BigInt(d[3] ?? 0) * 60n + BigInt(d[4])) * SECOND + BigInt((d[5] ?? '').padEnd(9, '0'));
+    return BigInt(origin) + (d[1] === '+' ? n : -n);
+  }
+  const t = parseTime(s);
+  if (t === null || mode !== 'local' || /Z$|^-?\d+$/.test(s)) return t;
+  const [y, mo, da, h, mi, se] = /^(\d+)-(\d+)-(\d+)(?:[T ](\d+):(\d+)(?::(\d+))?)?/.exec(s).slice(1).map((x) => Number(x ?? 0));
+  const whole = floorDiv(t, SECOND) * SECOND;
+  return BigInt(new Date(y, mo - 1, da, h, mi, se).getTime()) * 1000000n + (t - whole);
+}
+
 /** Reads a time that a person typed, UTC or nanoseconds; null when it is none. */
 export function parseTime(s) {
   s = s.trim();

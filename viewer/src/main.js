@@ -1,7 +1,7 @@
 // The page: what is open, what is selected, and how the parts hear of it.
 
 import { $, h, say, visible } from './dom.js';
-import { bytes, hex, number, parseTime, time } from './format.js';
+import { bytes, hex, number, parseShown, time } from './format.js';
 import { COLUMNS, Frames } from './frames.js';
 import { Hex } from './hex.js';
 import { Link, Stale } from './link.js';
@@ -146,8 +146,7 @@ class App {
       const { connections } = await this.moving('open', { files });
       if (!connections.length) return this.nothing('There is no capture in it: no file with a connection’s bytes.');
       this.connections.reset(connections);
-      const linked = /[#&]connection=([^&]*)/.exec(this.link0);
-      const named = linked ? connections.findIndex((c) => c.name === decodeURIComponent(linked[1])) : -1;
+      const named = this.connections.named(this.link0);
       await this.select(named >= 0 ? named : await this.likely(connections));
     } catch (e) {
       if (!(e instanceof Stale)) this.nothing(e.message);
@@ -638,7 +637,7 @@ class App {
     // A time is of arrival or of the data as it says, or as the timeline's axis is,
     // or as it lies within one of them alone.
     const m = /^(?:(arrival|data|time)\s+)?(.+)$/i.exec(text);
-    const t = m ? parseTime(m[2]) : null;
+    const t = m ? this.timeOf(m[2], m[1]) : null;
     if (t !== null) {
       const axis = m[1] ? (/arrival/i.test(m[1]) ? 'arrival' : 'time') : this.axisOf(t);
       if (axis === 'arrival' && !this.hasArrivals) {
@@ -649,6 +648,12 @@ class App {
     }
     say('A row number, an offset (@1234 or 0x4d2) or a time (2026-11-29T18:00:00, or arrival 2026-11-29T18:00:00)', true);
     return undefined;
+  }
+
+  /** A time as the view shows it; of the day that the column's name has, where it is one of a day. */
+  timeOf(text, of = '') {
+    const day = /arrival/i.test(of) || (!of && this.timeline.name === 'arrival') ? this.dayOf('arrival') : this.dayOf('time') ?? this.dayOf('arrival');
+    return parseShown(text, settings.time, this.origin, day);
   }
 
   axisOf(t) {
@@ -822,8 +827,7 @@ class App {
     });
     window.addEventListener('hashchange', () => {
       const at = /[#&]offset=(\d+)/.exec(location.hash);
-      const named = /[#&]connection=([^&]*)/.exec(location.hash);
-      const other = named ? this.connections.all.findIndex((c) => c.name === decodeURIComponent(named[1])) : -1;
+      const other = this.connections.named(location.hash);
       if (other >= 0 && other !== this.info?.id) this.select(other, { at: Number(at?.[1] ?? 0) });
       else if (at && this.info && Number(at[1]) !== this.unit?.offset) this.gotoOffset(Number(at[1]));
     });

@@ -268,6 +268,15 @@ test('a time is gone to under a filter, by the data or by arrival', async () => 
   assert.deepEqual((await listed(page)).map((r) => r.row), rows.map((r) => r.row), 'the filter still holds');
   await go(page, rows[2].time);
   await unit(page, rows.find((r) => BigInt(r.time) >= BigInt(rows[2].time)).row);
+  // A time of day, as the columns show it.
+  await page.keyboard.press('Escape');
+  await page.focus('#frames');
+  await page.keyboard.press('t');
+  await page.waitForFunction(() => /Arrival 2023-11-14/.test(document.getElementById('columns').textContent));
+  await page.evaluate(() => { document.getElementById('frames').scrollTop = 0; });
+  const last = (await listed(page)).at(-1);
+  await go(page, `arrival ${last.arrival}`);
+  await page.waitForFunction((f) => Number(document.body.dataset.unit) >= f, rows.find((r) => r.arrival === rows.at(-1).arrival).row);
   await go(page, 'data 2200-01-01');
   await page.waitForFunction(() => /No data is as late/.test(document.getElementById('toast').textContent));
   await go(page, '@99999999999');
@@ -298,6 +307,26 @@ test('what is wrong with a comparison of arrival times is said at its place', as
   await page.press('#filter', 'Enter');
   await openFiles(page, [fixture('crafted/gap.stream')]);
   await wrong('arrival > 2023-11-14', /no arrival index/, 'arrival');
+  await quiet(page);
+});
+
+test('a link that is malformed and names that attack are only text', async () => {
+  const page = await openPage(browser, `${server.base}/#offset=170&connection=%E0%A4%A`);
+  const buffer = readFileSync(fixture('crafted/gap.stream'));
+  const evil = ['<img src=x onerror=alert(1)>.stream', 'safe\u202egnp.stream', '%s%n"\'.stream', 'c00000001-5f3a9b2e.00000001.cap'];
+  await openFiles(page, [...evil.map((name) => ({ name, mimeType: '', buffer })), { name: 'c00000001-5f3a9b2e.00000001.json', mimeType: '', buffer: Buffer.from(JSON.stringify({ format: 'wiretape-sidecar', version: 1, protocol: 'dendro', endpoint: '<b onclick=alert(1)>\u202e', start: 0, length: buffer.length, closed: '<script>alert(1)</script>', findings: [{ kind: '<i>', offset: 5, message: '\u202e<i>' }] })) }]);
+  await unit(page, 2);
+  for (let i = 0; i < evil.length; i++) {
+    await page.focus('#frames');
+    await page.keyboard.press('>');
+    await page.waitForFunction((n) => document.getElementById('connections-open').textContent === `Connection ${n} of 4` && document.body.dataset.done, ((i + 1) % 4) + 1);
+  }
+  for (const t of ['capture', 'findings', 'connections']) await page.click(`#tab-${t}`);
+  await told(page);
+  const text = await page.evaluate(() => document.body.innerText);
+  assert.match(text, /<img src=x onerror=alert\(1\)>\.stream/);
+  assert.doesNotMatch(text, /[\u202a-\u202e]/);
+  assert.equal(await page.locator('img, b, i, script:not([src])').count(), 0);
   await quiet(page);
 });
 

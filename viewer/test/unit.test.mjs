@@ -5,7 +5,7 @@ import test from 'node:test';
 import assert from 'node:assert/strict';
 import { readFileSync, readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { duration, parseTime, span, time, bytes } from '../src/format.js';
+import { duration, parseShown, parseTime, span, time, bytes } from '../src/format.js';
 import { Arrivals, arrivalAxis, arrivalToOffset } from '../src/worker/arrivals.js';
 import { compare, describe, group, load, runs, whatItIs } from '../src/worker/captures.js';
 import { crc32c } from '../src/worker/crc32c.js';
@@ -49,6 +49,18 @@ test('times are exact to the nanosecond, before 1970 and at the ends of the rang
   assert.equal(parseTime('2023-11-14T22:13:20.123456789Z'), 1700000000123456789n);
   assert.equal(parseTime('2023-11-14'), 1699920000000000000n);
   assert.equal(parseTime('soon'), null);
+  // What is shown is read back, in every mode.
+  for (const ns of [1700000000123456789n, 1690000000000000001n, 5n]) {
+    for (const mode of ['utc', 'local', 'relative', 'raw']) {
+      const origin = 1699999990000000000n;
+      if (mode === 'raw' && ns < 10n) continue;
+      assert.equal(parseShown(time(ns, mode, origin), mode, origin, null), ns, `${mode} ${ns}`);
+    }
+  }
+  assert.equal(parseShown('22:13:20.5', 'utc', null, '2023-11-14'), 1700000000500000000n);
+  assert.equal(parseShown('22:13:20.5', 'utc', null, null), null);
+  assert.equal(parseShown('2023-11-14T22:13:20Z', 'local', null, null), 1700000000000000000n);
+  assert.equal(parseShown('+1 h 00 m 02.5 s', 'relative', 10n, null), 3602500000010n);
 });
 
 /** An arrival index: magic, header, and records as the recorder writes them. */
