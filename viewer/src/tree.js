@@ -346,6 +346,7 @@ export class Tree {
     const f = this.field;
     const [from, n] = f ? [f.byteOffset ?? f.offset, f.bytes ?? f.length] : [this.unit.offset, this.unit.size];
     const b = await this.app.link.ask('bytes', { offset: from, count: n });
-    save(b, `frame-${this.unit.row}-at-${from}.bin`);
+    const parquet = this.unit.name === 'Segment' && f?.name === 'bytes';
+    save(b, `frame-${this.unit.row}-at-${from}.${parquet ? 'parquet' : 'bin'}`);
   }
 }

@@ -5,7 +5,8 @@ import test, { after, before } from 'node:test';
 import assert from 'node:assert/strict';
 import { mkdirSync, readFileSync, readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { dist, filter, go, launch, listed, openFiles, openPage, quiet, serve, unit } from './browser.mjs';
+import { execFileSync, spawn } from 'node:child_process';
+import { dist, filter, go, launch, listed, openFiles, openPage, quiet, root, serve, unit } from './browser.mjs';
 import { dendro, generate, work } from './fixtures.mjs';
 
 const dir = join(work, 'captures-test');
@@ -420,6 +421,69 @@ test('sidecars that lie, and what they found when they recorded, are said', asyn
   await quiet(page);
 });
 
+test('compressed files of a capture have their place, their context and their times', async () => {
+  const page = await open();
+  const files = [];
+  for (const f of inside(one)) {
+    const cap = f.endsWith('.cap');
+    const from = cap ? generate('zst', f, join(dir, `${f.split('/').pop()}.zst`)) : f;
+    files.push({ name: from.split('/').pop(), mimeType: '', buffer: readFileSync(from) });
+  }
+  await openFiles(page, files);
+  const want = dendro().find((x) => x.name === 'real/small.stream').frames.map((w) => w.offset);
+  const rows = await listed(page);
+  assert.deepEqual(rows.filter((r) => r.type === 'frame').map((r) => r.offset), want);
+  assert.ok(rows.every((r) => /^22:13:20/.test(r.arrival)));
+  await page.click('#tab-capture');
+  assert.match(await page.textContent('#capture'), /✓ All bytes fit their arrival index/);
+  await quiet(page);
+});
+
+test('a narrow window has the connections, the marks and the strip too', async () => {
+  for (const viewport of [{ width: 400, height: 800 }, { width: 700, height: 430 }]) {
+    const page = await open({ viewport });
+    await openFiles(page, inside(many));
+    await page.click('#axis [value=arrival]');
+    for (const id of ['connections', 'spans', 'marks', 'timeline', 'legend', 'frames', 'tree', 'hex']) {
+      await page.locator(`#${id}`).scrollIntoViewIfNeeded();
+      const b = await page.locator(`#${id}`).boundingBox();
+      assert.ok(b.width > 100 && b.height > 8 && b.x >= 0 && b.x + b.width <= viewport.width + 1, `${id} ${JSON.stringify(b)}`);
+    }
+    assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), 'no sideways scrolling');
+    await page.focus('#frames');
+    await page.keyboard.press('l');
+    await page.keyboard.press('End');
+    await page.keyboard.press('Enter');
+    await page.waitForFunction(() => document.getElementById('connections-open').textContent === 'Connection 9 of 9' && document.body.dataset.done);
+    await quiet(page);
+  }
+});
+
+test('replay view lists the connections of a folder, by ranges', async () => {
+  const replay = join(work, 'replay-many');
+  execFileSync('go', ['build', '-o', replay, './cmd/replay'], { cwd: root, stdio: 'inherit' });
+  const p = spawn(replay, ['view', many], { stdio: ['ignore', 'pipe', 'inherit'] });
+  try {
+    const url = await new Promise((y, n) => {
+      p.stdout.once('data', (b) => y(String(b).trim()));
+      p.once('exit', (code) => n(new Error(`replay view ended with ${code}`)));
+    });
+    const page = await openPage(browser, url);
+    await page.waitForSelector('body[data-done]');
+    await page.waitForFunction(() => document.querySelectorAll('#connections .connection:not([hidden]) .badge').length >= 7);
+    await page.focus('#frames');
+    await page.keyboard.press('>');
+    await page.waitForFunction(() => document.getElementById('connections-open').textContent === 'Connection 2 of 9' && document.body.dataset.done);
+    await page.click('#tab-capture');
+    await page.click('#compare-arrivals');
+    await page.waitForFunction(() => /✓ All bytes fit their arrival index/.test(document.getElementById('capture').textContent));
+    await quiet(page);
+  } finally {
+    p.kill('SIGTERM');
+  }
+  await new Promise((y) => { p.once('exit', y); });
+});
+
 /** Drops files and folders of the disk on the page, as a person would. */
 async function drop(page, paths) {
   const client = await page.context().newCDPSession(page);
@@ -516,6 +580,21 @@ test('every codec of Parquet shows its rows and is checked', async () => {
     before ??= rows;
     assert.deepEqual(rows, before, `row ${s.row}`);
   }
+  await quiet(page);
+});
+
+test('the Parquet file of a Segment is saved as one, byte for byte', async () => {
+  const page = await open();
+  const stream = readFileSync(generate('segments', join(dir, 'saved.stream')));
+  await openFiles(page, [{ name: 'saved.stream', mimeType: '', buffer: stream }]);
+  await go(page, 5);
+  await unit(page, 5);
+  await page.locator('#tree .node', { has: page.locator('.name', { hasText: /^bytes$/ }) }).click();
+  const [download] = await Promise.all([page.waitForEvent('download'), page.keyboard.press('s')]);
+  const saved = readFileSync(await download.path());
+  const at = Number(/^frame-5-at-(\d+)\.parquet$/.exec(download.suggestedFilename())[1]);
+  assert.deepEqual(saved, stream.subarray(at, at + saved.length));
+  assert.deepEqual([saved.subarray(0, 4).toString(), saved.subarray(-4).toString()], ['PAR1', 'PAR1']);
   await quiet(page);
 });
 
