@@ -89,6 +89,16 @@ func setupRecord(fs *pflag.FlagSet) func(*cli.Run) error {
 		if err != nil {
 			return err
 		}
+		switch {
+		case o.RetryMax <= 0:
+			return cli.Usagef("--retry-max takes a positive duration")
+		case src.ConnectTimeout <= 0:
+			return cli.Usagef("--connect-timeout takes a positive duration")
+		case src.IdleTimeout < 0:
+			return cli.Usagef("--idle-timeout takes a duration, 0 for never")
+		case o.MaxConnections < 1:
+			return cli.Usagef("--max-connections takes a number from 1 on")
+		}
 		opt.NoRetry, opt.RetryMax, opt.MaxConnections = o.NoRetry, o.RetryMax, o.MaxConnections
 		var sources []source.Source
 		defer func() {

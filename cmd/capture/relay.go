@@ -63,6 +63,9 @@ func setupRelay(fs *pflag.FlagSet) func(*cli.Run) error {
 		if err != nil {
 			return err
 		}
+		if maxConns < 1 {
+			return cli.Usagef("--max-connections takes a number from 1 on")
+		}
 		o.Strict, o.ClientPublishes, o.MaxConnections = strict, client, maxConns
 		var l net.Listener
 		opened := func(ctx context.Context, log *slog.Logger) error {

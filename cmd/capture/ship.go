@@ -53,6 +53,9 @@ func setupShip(fs *pflag.FlagSet) func(*cli.Run) error {
 	fs.BoolVar(&jsonOut, "json", false, "the report as JSON")
 	fs.BoolVarP(&verbose, "verbose", "v", false, "log every file")
 	return func(run *cli.Run) error {
+		if poll <= 0 {
+			return cli.Usagef("--poll takes a positive duration")
+		}
 		if len(run.Args) != 2 {
 			return cli.Usagef("name the capture directory and the destination")
 		}

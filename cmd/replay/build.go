@@ -36,113 +36,129 @@ The report goes to standard output: what was rebuilt, what is missing and why.`,
 replay build capture/ --archive site.dendro
 # from a stream that was saved with another tool, report as JSON
 replay build saved.bin --archive site.dendro --json`,
-	Setup: func(fs *pflag.FlagSet) func(*cli.Run) error {
-		var (
-			in      inputFlags
-			opt     = replay.Options{Tool: cli.VersionString()}
-			schema  = cli.Word{Value: "5", Words: []string{"4", "5"}}
-			check   = cli.Word{Value: "rows", Words: []string{"none", "footer", "rows", "full"}}
-			onBad   = cli.Word{Value: "quarantine", Words: []string{"quarantine", "refuse", "keep"}}
-			sources = cli.Word{Value: "merged", Words: []string{"merged", "separate"}}
-			asJSON  bool
-			page    string
-			follow  bool
-			update  bool
-		)
-		fs.StringVar(&opt.Archive, "archive", "", "`OUT`, the archive to make; it must not exist")
-		fs.Var(&schema, "schema", "schema of the archive; 4 is for readers up to dendro 0.5.1")
-		fs.Var(&check, "check", "how deep the Parquet of segments is checked")
-		fs.Var(&onBad, "on-bad-segment", "what becomes of a segment whose check finds a fault")
-		fs.Var(&sources, "sources", "merged: equal uuid is one source; separate: each handshake its own, as the crate does")
-		fs.StringVar(&opt.Encoder, "encoder", "", "refuse sources that name another encoder than `NAME`")
+	Setup: func(fs *pflag.FlagSet) func(*cli.Run) error { return setupBuild(fs, true) },
+}
+
+// setupBuild registers the flags of a rebuild: captures says that the inputs may
+// be captures, which have offsets and may grow. Merge takes archives alone.
+func setupBuild(fs *pflag.FlagSet, captures bool) func(*cli.Run) error {
+	var (
+		in      inputFlags
+		opt     = replay.Options{Tool: cli.VersionString()}
+		schema  = cli.Word{Value: "5", Words: []string{"4", "5"}}
+		check   = cli.Word{Value: "rows", Words: []string{"none", "footer", "rows", "full"}}
+		onBad   = cli.Word{Value: "quarantine", Words: []string{"quarantine", "refuse", "keep"}}
+		sources = cli.Word{Value: "merged", Words: []string{"merged", "separate"}}
+		asJSON  bool
+		page    string
+		follow  bool
+		update  bool
+	)
+	fs.StringVar(&opt.Archive, "archive", "", "`OUT`, the archive to make; it must not exist")
+	fs.Var(&schema, "schema", "schema of the archive; 4 is for readers up to dendro 0.5.1")
+	fs.Var(&check, "check", "how deep the Parquet of segments is checked")
+	fs.Var(&onBad, "on-bad-segment", "what becomes of a segment whose check finds a fault")
+	fs.Var(&sources, "sources", "merged: equal uuid is one source; separate: each handshake its own, as the crate does")
+	fs.StringVar(&opt.Encoder, "encoder", "", "refuse sources that name another encoder than `NAME`")
+	if captures {
+		fs.BoolVar(&opt.Strict, "strict", false, "end at the first thing that the crate would refuse, with its verdict")
 		fs.BoolVar(&follow, "follow", false, "go on as the captures grow, until interrupted; OUT may exist, and others may read it meanwhile")
 		fs.BoolVar(&update, "update", false, "bring OUT, an archive that exists, up to date with the inputs")
-		fs.BoolVar(&opt.Strict, "strict", false, "end at the first thing that the crate would refuse, with its verdict")
-		var sel rangeFlags
+	}
+	var sel rangeFlags
+	if captures {
 		sel.register(fs)
-		fs.BoolVar(&asJSON, "json", false, "the report as one JSON object (docs/report.md)")
-		fs.StringVar(&page, "html", "", "the report also as one self-contained page, `FILE`, with a picture of what there is over time")
+	} else {
+		sel.selectionFlags.register(fs)
+	}
+	fs.BoolVar(&asJSON, "json", false, "the report as one JSON object (docs/report.md)")
+	fs.StringVar(&page, "html", "", "the report also as one self-contained page, `FILE`, with a picture of what there is over time")
+	if captures {
 		in.register(fs)
-		return func(r *cli.Run) (err error) {
-			if opt.Archive == "" {
-				return cli.Usagef("--archive OUT is required")
-			}
-			set, err := in.open(r.Args)
-			if err != nil && !(follow && notYet(err)) {
-				return err
-			}
-			defer func() { err = errors.Join(err, in.close()) }()
-			if err := freePage(page, opt.Archive); err != nil {
-				return err
-			}
-			// What is followed may have no bytes yet: then it is waited for.
-			protocol := ""
-			if set != nil {
-				if protocol, err = oneProtocol(set); err != nil && !follow {
-					return err
-				}
-			}
-			if protocol == "" {
-				protocol = dendro.Name
-			}
-			bar := cli.NewBar(r.Stderr, "rebuilding", 0)
-			var report report
-			switch protocol {
-			case dendro.Name:
-				opt.Schema = int(schema.Value[0] - '0')
-				opt.Check, _ = segment.ParseDepth(check.Value)
-				if opt.Select, err = sel.selection(); err != nil {
-					return err
-				}
-				opt.OnBadSegment = replay.BadSegmentPolicy(onBad.Value)
-				opt.Picture = page != ""
-				opt.Separate = sources.Value == "separate"
-				opt.Progress = func(p replay.Progress) { bar.Set(p.Read, p.Total) }
-				if follow || update {
-					if err := onlyWithout(fs, "--follow and --update", "strict", "source", "label", "stream", "from", "until", "sources"); err != nil {
-						return err
-					}
-					bar.Done()
-					report, err = followInputs(r, &in, opt, follow)
-					break
-				}
-				report, err = replay.Build(set, opt)
-			case melin.Name:
-				if err := onlyFor(fs, dendro.Name, dendroFlags...); err != nil {
-					return err
-				}
-				report, err = journal.Build(set, opt.Archive, journal.Options{
-					Progress: func(p journal.Progress) { bar.Set(p.Read, p.Total) }})
-			default:
-				if err := onlyFor(fs, dendro.Name, dendroFlags...); err != nil {
-					return err
-				}
-				report, err = shadow.Build(set, opt.Archive, shadow.Options{Tool: opt.Tool,
-					Progress: func(p shadow.Progress) { bar.Set(p.Read, p.Total) }})
-			}
-			bar.Done()
-			if errors.Is(err, replay.ErrExists) || errors.Is(err, shadow.ErrExists) {
-				return &cli.HintError{Err: err, Hint: "name another archive, move this one away, or bring it up to date with --update"}
-			}
-			if page != "" {
-				if e := writePage(page, report, opt.Archive); e != nil {
-					return errors.Join(err, e)
-				}
-			}
-			if asJSON {
-				fmt.Fprintf(r.Stdout, "%s\n", report.JSON())
-			} else if e := report.Text(r.Stdout, opt.Archive); e != nil {
-				return e
-			}
-			if err != nil {
-				return err
-			}
-			if code := report.ExitCode(); code != 0 {
-				return &cli.ExitError{Code: code}
-			}
-			return nil
+	}
+	return func(r *cli.Run) (err error) {
+		if opt.Archive == "" {
+			return cli.Usagef("--archive OUT is required")
 		}
-	},
+		set, err := in.open(r.Args)
+		if err != nil && !(follow && notYet(err)) {
+			return err
+		}
+		defer func() { err = errors.Join(err, in.close()) }()
+		if err := freePage(page, opt.Archive); err != nil {
+			return err
+		}
+		// What is followed may have no bytes yet: then it is waited for.
+		protocol := ""
+		if set != nil {
+			if protocol, err = oneProtocol(set); err != nil && !follow {
+				return err
+			}
+		}
+		if protocol == "" {
+			protocol = dendro.Name
+		}
+		bar := cli.NewBar(r.Stderr, "rebuilding", 0)
+		var report report
+		switch protocol {
+		case dendro.Name:
+			opt.Schema = int(schema.Value[0] - '0')
+			opt.Check, _ = segment.ParseDepth(check.Value)
+			if opt.Select, err = sel.selection(); err != nil {
+				return err
+			}
+			opt.OnBadSegment = replay.BadSegmentPolicy(onBad.Value)
+			opt.Picture = page != ""
+			opt.Separate = sources.Value == "separate"
+			opt.Progress = func(p replay.Progress) { bar.Set(p.Read, p.Total) }
+			if follow || update {
+				if err := onlyWithout(fs, "--follow and --update", "strict", "source", "label", "stream", "from", "until", "sources"); err != nil {
+					return err
+				}
+				bar.Done()
+				report, err = followInputs(r, &in, opt, follow)
+				break
+			}
+			report, err = replay.Build(set, opt)
+		case melin.Name:
+			if err := onlyFor(fs, dendro.Name, dendroFlags...); err != nil {
+				return err
+			}
+			report, err = journal.Build(set, opt.Archive, journal.Options{
+				Progress: func(p journal.Progress) { bar.Set(p.Read, p.Total) }})
+		default:
+			if err := onlyFor(fs, dendro.Name, dendroFlags...); err != nil {
+				return err
+			}
+			report, err = shadow.Build(set, opt.Archive, shadow.Options{Tool: opt.Tool,
+				Progress: func(p shadow.Progress) { bar.Set(p.Read, p.Total) }})
+		}
+		bar.Done()
+		if errors.Is(err, replay.ErrExists) || errors.Is(err, shadow.ErrExists) {
+			hint := "name another archive, or move this one away"
+			if captures && protocol == dendro.Name {
+				hint = "name another archive, move this one away, or bring it up to date with --update"
+			}
+			return &cli.HintError{Err: err, Hint: hint}
+		}
+		if page != "" {
+			if e := writePage(page, report, opt.Archive); e != nil {
+				return errors.Join(err, e)
+			}
+		}
+		if asJSON {
+			fmt.Fprintf(r.Stdout, "%s\n", report.JSON())
+		} else if e := report.Text(r.Stdout, opt.Archive); e != nil {
+			return e
+		}
+		if err != nil {
+			return err
+		}
+		if code := report.ExitCode(); code != 0 {
+			return &cli.ExitError{Code: code}
+		}
+		return nil
+	}
 }
 
 // dendroFlags mean nothing for the other protocols.

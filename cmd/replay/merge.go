@@ -20,7 +20,7 @@ captures, give both to build.`,
 	Examples: `# one archive of what two sites have
 replay merge site-a.dendro site-b.dendro --archive both.dendro`,
 	Setup: func(fs *pflag.FlagSet) func(*cli.Run) error {
-		build := buildCommand.Setup(fs)
+		build := setupBuild(fs, false)
 		return func(r *cli.Run) error {
 			if len(r.Args) == 0 {
 				return cli.Usagef("no ARCHIVE")
