@@ -55,7 +55,7 @@ type builder struct {
 	workers chan struct{}
 	stop    chan struct{} // closed when the writer failed
 	// strict is what the crate would have refused first.
-	strict *ErrRefused
+	strict *RefusedError
 	names  interned
 	read   int64
 	total  int64
@@ -178,7 +178,7 @@ func (b *builder) build() (err error) {
 		return err
 	}
 	if !slices.ContainsFunc(b.conns, func(c *connection) bool { return c.refused == nil }) {
-		return &ErrRefused{Finding: *b.conns[0].refused}
+		return &RefusedError{Finding: *b.conns[0].refused}
 	}
 	if err := b.stage.Resolve(); err != nil {
 		return err
@@ -371,7 +371,7 @@ func (b *builder) writeSegment(g *segItem) error {
 		f := g.s.Check.Findings[0]
 		switch b.opt.OnBadSegment {
 		case Refuse:
-			return &ErrRefused{Finding: b.aside.report(g.stream, g.s, f)}
+			return &RefusedError{Finding: b.aside.report(g.stream, g.s, f)}
 		case Keep:
 			b.aside.report(g.stream, g.s, f)
 			g.s.Check.Proved = false
@@ -407,7 +407,7 @@ func (b *builder) found(f wire.Finding) {
 	}
 	b.locked(f)
 	if b.opt.Strict && b.strict == nil && refusedKinds[f.Kind] {
-		b.strict = &ErrRefused{Finding: f}
+		b.strict = &RefusedError{Finding: f}
 	}
 }
 
@@ -429,7 +429,7 @@ func (b *builder) handshake(p *part, h *dendro.Handshake) error {
 		return err
 	}
 	if v := b.opt.Encoder; v != "" && p.handshake.Encoder != v {
-		return &ErrRefused{Finding: encoderFinding(p, v)}
+		return &RefusedError{Finding: encoderFinding(p, v)}
 	}
 	return nil
 }

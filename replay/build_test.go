@@ -98,7 +98,7 @@ type crafted struct {
 	// counts that are not 0 beside frames, bytes, sources and what is stored.
 	counts map[string]int64
 	// better: the archive is not the crate's but the one in testdata/better,
-	// for the reason that dendro-wire.md's table gives.
+	// where the crate loses what the captures have.
 	better string
 }
 
@@ -172,7 +172,7 @@ func TestCraftedStreams(t *testing.T) {
 			r, path, err := build(t, Options{Check: segment.DepthRows}, file)
 			if want.verdict == Failed {
 				var not *capture.NotCaptureError
-				var refused *ErrRefused
+				var refused *RefusedError
 				if !errors.As(err, &not) && !errors.As(err, &refused) {
 					t.Fatalf("error %v, want one that says what the input is not", err)
 				}

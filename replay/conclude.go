@@ -1,7 +1,7 @@
 package replay
 
 // This file draws the conclusions of a rebuild when all is read: the rows of
-// `sources` (merge.md, section 2), what is missing, and what of that other
+// `sources` (docs/merging.md, section 2), what is missing, and what of that other
 // captured data makes good.
 
 import (
@@ -86,7 +86,7 @@ func (b *builder) conclude() (iter.Seq2[archive.Source, error], error) {
 }
 
 // concludeSource is what the report says of a source, nil where the report is
-// full, and whether the source is complete (merge.md, section 2).
+// full, and whether the source is complete (docs/merging.md, section 2).
 func (b *builder) concludeSource(s *source, id int64) (*ReportSource, bool, error) {
 	if err := b.interruptions(s, id); err != nil {
 		return nil, false, err

@@ -811,7 +811,7 @@ func (f *follower) handshake(p *part, h *dendro.Handshake) error {
 	}
 	f.changed[p.src] = true
 	if v := f.opt.Encoder; v != "" && p.handshake.Encoder != v {
-		return &ErrRefused{Finding: encoderFinding(p, v)}
+		return &RefusedError{Finding: encoderFinding(p, v)}
 	}
 	_, err := f.id(p.src)
 	return err
@@ -944,7 +944,7 @@ func (f *follower) segment(p *part, s *dendro.Segment, off int64) error {
 	if !g.Check.Sound() {
 		switch f.opt.OnBadSegment {
 		case Refuse:
-			return &ErrRefused{Finding: f.aside.report(stream, g, g.Check.Findings[0])}
+			return &RefusedError{Finding: f.aside.report(stream, g, g.Check.Findings[0])}
 		case Keep:
 			if f.startAgain("a segment of stream " + quote(stream) + " has a fault and is kept") {
 				return nil

@@ -1,6 +1,6 @@
 package replay
 
-// This file tells connections apart for sources that have no uuid (merge.md,
+// This file tells connections apart for sources that have no uuid (docs/merging.md,
 // section 2): by the connection's first bytes, its preamble and first frame.
 
 import (

@@ -120,7 +120,7 @@ func TestRefusedSegmentHasItsPlace(t *testing.T) {
 	_, out, one := build(t, Options{Check: segment.DepthRows, OnBadSegment: Refuse}, path)
 	_, two := Follow(t.Context(), Options{Archive: out, OnBadSegment: Refuse}, FollowOptions{Open: opener(path), Once: true})
 	for _, err := range []error{one, two} {
-		var refused *ErrRefused
+		var refused *RefusedError
 		if !errors.As(err, &refused) {
 			t.Fatal(err)
 		}

@@ -202,7 +202,7 @@ func TestUUIDsAreBounded(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "uuids.stream")
 	write(t, path, b)
 	_, _, err := build(t, Options{}, path)
-	var refused *ErrRefused
+	var refused *RefusedError
 	if !errors.As(err, &refused) || refused.Finding.Kind != KindNamesLimit || refused.Finding.Offset == 0 {
 		t.Errorf("%v", err)
 	}

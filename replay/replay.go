@@ -2,9 +2,9 @@
 // had, and says what is missing.
 //
 // For dendro that is the archive: [Build] reads every connection of a
-// [capture.Set], applies the rules that a subscriber follows (dendro-wire.md)
+// [capture.Set], applies the rules that a subscriber follows (package dendro)
 // and contributes what they let through to an [archive.Stage], which decides
-// what the archive holds as a function of all that was captured (merge.md).
+// what the archive holds as a function of all that was captured (docs/merging.md).
 //
 // One goroutine reads and decodes, the checks of segments run beside it, and
 // one goroutine writes to SQLite. What is between them is bounded, so memory
@@ -77,11 +77,11 @@ var ErrNothing = errors.New("the selection matches nothing in the input")
 // ErrExists: the archive's name is taken.
 var ErrExists = errors.New("is there already")
 
-// ErrRefused: the rebuild was told to end at this.
-type ErrRefused struct{ Finding wire.Finding }
+// RefusedError: the rebuild was told to end at this.
+type RefusedError struct{ Finding wire.Finding }
 
 // Error is the finding's message; the place is in the finding.
-func (e *ErrRefused) Error() string { return e.Finding.Message }
+func (e *RefusedError) Error() string { return e.Finding.Message }
 
 // Build makes the archive of a set's dendro connections. The report is given
 // also with an error, as far as it got. On an error nothing is left under the

@@ -92,7 +92,7 @@ func TestStrict(t *testing.T) {
 		"segment-zero-rows": -1, "segment-inverted-span": -1,
 	} {
 		r, _, err := build(t, Options{Strict: true, Check: segment.DepthRows}, stream("crafted/"+name))
-		var refused *ErrRefused
+		var refused *RefusedError
 		if !errors.As(err, &refused) || r.Verdict != Failed {
 			t.Errorf("%s: %v, verdict %s", name, err, r.Verdict)
 			continue

@@ -1,6 +1,6 @@
 package replay
 
-// This file keeps who the sources are (merge.md, section 2): their identity
+// This file keeps who the sources are (docs/merging.md, section 2): their identity
 // across connections, and what each connection contributes to one.
 
 import (
@@ -156,7 +156,7 @@ func (g *registry) source(c *connection, h *dendro.Handshake, nth int) (*source,
 	s := g.byKey[k]
 	if s == nil {
 		if g.uuids += len(k) + len(h.UUID); g.uuids > maxUUIDBytes {
-			return nil, &ErrRefused{Finding: wire.Finding{Kind: KindNamesLimit, Connection: c.ID, Offset: c.at, Field: "uuid",
+			return nil, &RefusedError{Finding: wire.Finding{Kind: KindNamesLimit, Connection: c.ID, Offset: c.at, Field: "uuid",
 				Want: "at most " + wire.Count(maxUUIDBytes, "byte"), Message: "the uuids of the sources take more than " + wire.Count(maxUUIDBytes, "byte")}}
 		}
 		s = &source{reg: g, key: k, id: int64(len(g.list) + 1), uuid: string(h.UUID)}
@@ -197,7 +197,7 @@ func (p *part) told() (labels, metadata map[string]string, err error) {
 }
 
 // keptByUpdate are the metadata keys that an update does not replace where the
-// handshake brought them (dendro-wire.md, rule 6).
+// handshake brought them (docs/merging.md, section 2).
 var keptByUpdate = []string{"encoder", "writer_sessions"}
 
 // update applies a SourceUpdate: both maps are replaced whole.
@@ -256,7 +256,7 @@ func (p *part) row(stream string, ts int64) {
 	sp.row(ts)
 }
 
-// newer orders two connections of a source, the newer one first (merge.md,
+// newer orders two connections of a source, the newer one first (docs/merging.md,
 // section 2): by the newest time that each carries for it, then by arrival,
 // then by the larger SHA-256.
 func newer(a, b *part) int {

@@ -1,8 +1,8 @@
 package replay
 
 // This file is --strict: the rebuild ends at the first thing that the crate's
-// subscriber would refuse, with its verdict (dendro-wire.md, "Rules a
-// subscriber follows" and the table at its end).
+// subscriber would refuse, with its verdict (interop compares it with
+// the crate's own).
 
 import (
 	"wiretape/wire"
@@ -55,7 +55,7 @@ func (b *builder) strictSegment(p *part, s *dendro.Segment, off int64) error {
 		f := p.conn.locate(wire.Finding{Kind: KindRefused, Offset: off, Want: want, Got: got,
 			Message: "the crate refuses this segment of stream " + quote(string(s.Stream)) + ": " + message})
 		b.found(f)
-		return &ErrRefused{Finding: f}
+		return &RefusedError{Finding: f}
 	}
 	switch {
 	case c.hasSealed && s.LastTS <= c.sealed:

@@ -1,7 +1,7 @@
 package replay
 
 // This file is the first pass over several connections: it finds out which of a
-// source's connections is the newest, because the rules of merge.md let the
+// source's connections is the newest, because the rules of docs/merging.md let the
 // newest one's rows stay. One connection needs no such pass.
 
 import (

@@ -228,7 +228,7 @@ type Info struct {
 }
 
 // Context is what a reader needs to decode from the middle of a connection,
-// small enough to be kept beside each file (captures.md, Layout).
+// small enough to be kept beside each file (docs/capture-format.md, Sidecar).
 type Context struct {
 	// Protocol is Protocol.Name, Version the protocol's or layout's number, 0
 	// when unknown.

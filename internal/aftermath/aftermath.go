@@ -67,7 +67,7 @@ func (c *Case) read() (map[string][]byte, error) {
 }
 
 // Check restarts a recorder in the directory, unaided, records one more
-// connection, and says what promise was broken (captures.md, Promises and
+// connection, and says what promise was broken (docs/capture-format.md, Promises and
 // Recovery), nil when none.
 func (c *Case) Check() error {
 	before, err := c.read()
@@ -175,7 +175,7 @@ func bytesKept(before, after map[string][]byte) error {
 }
 
 // SealedAreWhole says of a directory's files that what has its final name is
-// complete and described (captures.md, promise 3).
+// complete and described (docs/capture-format.md, Promises).
 func SealedAreWhole(files map[string][]byte) error {
 	for name, b := range files {
 		if capture.ParseName(name).Form != capture.FormBytes {

@@ -3,7 +3,7 @@ package archive
 // This file shows an archive as the stream that a publisher of it would send:
 // handshakes, index entries, segments, clock observations and rows. So what
 // reads streams reads archives too, and merging archives follows the very rules
-// that merging captures does (merge.md).
+// that merging captures does (docs/merging.md).
 
 import (
 	"database/sql/driver"

@@ -1,7 +1,7 @@
 package archive
 
 // This file compares two archives by what they hold: by uuid, stream and time.
-// Ids, segment numbers, schema and documents are not content (merge.md,
+// Ids, segment numbers, schema and documents are not content (docs/merging.md,
 // section 5).
 
 import (

@@ -20,7 +20,7 @@ import (
 )
 
 // ErrOutOfOrder: a contribution that can't be put beside what is there without
-// looking at everything again (merge.md, sections 3 and 4).
+// looking at everything again (docs/merging.md, sections 3 and 4).
 var ErrOutOfOrder = errors.New("out of order")
 
 // Live is an archive that is being added to. It is used by one goroutine.

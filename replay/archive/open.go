@@ -22,7 +22,7 @@ import (
 )
 
 // headerSize is how much of the file tells whether it is an archive
-// (dendro-archive.md, Header).
+// (docs/merging.md, The archive itself).
 const headerSize = 100
 
 const sqliteMagic = "SQLite format 3\x00"
@@ -168,7 +168,7 @@ func (a *Archive) Close() error {
 	return err
 }
 
-// columns that every archive has (dendro-archive.md, Tables); schema 5 has two
+// columns that every archive has (docs/merging.md, The archive itself); schema 5 has two
 // tables more, schema 4 a column.
 func columnsFor(schema int) map[string]string {
 	c := map[string]string{

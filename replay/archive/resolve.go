@@ -1,6 +1,6 @@
 package archive
 
-// This file applies the rules of merge.md that need all contributions of a
+// This file applies the rules of docs/merging.md that need all contributions of a
 // stream: sections 3 (which segments stay), 4 (what becomes of each row) and 5.
 
 import (

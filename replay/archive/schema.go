@@ -1,6 +1,6 @@
 // Package archive writes the dendro archive that a rebuild gives: one SQLite
-// file that the dendro crate opens, verifies and reads (dendro-archive.md), and
-// decides what it holds as a function of what was captured (merge.md).
+// file that the dendro crate opens, verifies and reads (docs/merging.md), and
+// decides what it holds as a function of what was captured (docs/merging.md).
 //
 // A [Stage] is an archive under construction, in an unfinished file beside its
 // name. Contributions go in as they are read; Resolve then applies the rules
@@ -18,11 +18,11 @@ const (
 	// releases of the crate up to 0.5.1 read.
 	SchemaCurrent = 5
 	SchemaOld     = 4
-	// pageSize is the page size of every archive (dendro-archive.md, Header).
+	// pageSize is the page size of every archive (docs/merging.md, The archive itself).
 	pageSize = 4096
 )
 
-// tablesFor is the schema of dendro-archive.md, Tables.
+// tablesFor is the schema of docs/merging.md, The archive itself.
 func tablesFor(schema int) []string {
 	callerIndex := ""
 	if schema == SchemaOld {

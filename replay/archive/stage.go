@@ -54,7 +54,7 @@ type Options struct {
 // Stage is an archive under construction. It is used by one goroutine.
 //
 // Contributions must come connection by connection, the newest connection of
-// each source first (merge.md, section 2): of two rows that differ the one that
+// each source first (docs/merging.md, section 2): of two rows that differ the one that
 // came first stays.
 type Stage struct {
 	path string // of the finished archive
@@ -105,7 +105,7 @@ type streamState struct {
 	sorted   bool
 }
 
-// The finding kinds of merge.md's rules.
+// The finding kinds of docs/merging.md's rules.
 const (
 	// KindRowConflict: a row that differs from the one that is kept at its time.
 	KindRowConflict = "row-conflict"
@@ -317,7 +317,7 @@ func inserts(table, group string, n int) string {
 	return "INSERT OR IGNORE INTO " + table + " VALUES " + strings.TrimSuffix(strings.Repeat(group+",", n), ",")
 }
 
-// AddRows contributes rows of one stream (merge.md, section 4). stream must be
+// AddRows contributes rows of one stream (docs/merging.md, section 4). stream must be
 // valid UTF-8; rows may repeat.
 func (s *Stage) AddRows(source int64, stream string, rows []Row) error {
 	if err := s.begin(0); err != nil {
@@ -455,7 +455,7 @@ func bytesOf(v driver.Value) []byte {
 	return nil
 }
 
-// AddSegment contributes a segment whose check found no fault (merge.md,
+// AddSegment contributes a segment whose check found no fault (docs/merging.md,
 // section 3). Equal bytes are one segment: a repeat is held.
 func (s *Stage) AddSegment(source int64, stream string, g Segment) error {
 	if err := s.begin(len(g.Bytes) + len(g.CallerIndex)); err != nil {
@@ -523,7 +523,7 @@ func (s *Stage) putIndex(source int64, stream string, seq int64, b []byte) error
 	return s.wrap(err)
 }
 
-// AddIndex contributes an index entry (merge.md, section 5). pos orders the
+// AddIndex contributes an index entry (docs/merging.md, section 5). pos orders the
 // entries of one connection.
 func (s *Stage) AddIndex(source int64, stream string, ts int64, b []byte, conn int, pos int64) error {
 	if err := s.begin(len(b) + 64); err != nil {
@@ -538,7 +538,7 @@ func (s *Stage) AddIndex(source int64, stream string, ts int64, b []byte, conn i
 	return s.wrap(err)
 }
 
-// AddClock contributes a clock observation (merge.md, section 5): of a source's
+// AddClock contributes a clock observation (docs/merging.md, section 5): of a source's
 // connections the oldest one's stays, and in one connection the first.
 func (s *Stage) AddClock(source, ts, offsetNs int64, conn int) error {
 	if err := s.begin(32); err != nil {

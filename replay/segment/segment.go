@@ -1,7 +1,6 @@
 // Package segment checks the Parquet file inside a dendro Segment against what
-// the frame says of it (dendro-archive.md, "Segments are the producer's own
-// Parquet"). The checks themselves are package bounds; here they get every
-// codec of the format.
+// the frame says of it. The checks themselves are package bounds; here they get
+// every codec of the format.
 //
 // docs/segment-checks.md says what each depth proves, and what it can't.
 package segment

@@ -125,7 +125,7 @@ const (
 type parquetTable struct {
 	columns []tableColumn
 	index   []int // of each column among the file's leaves
-	w       *parquet.Writer
+	w       *parquet.GenericWriter[any]
 	batch   []parquet.Row
 }
 
@@ -168,7 +168,7 @@ func newParquet(f io.Writer, columns []tableColumn) (*parquetTable, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := parquet.NewWriter(f, s, parquet.Compression(&parquet.Zstd), parquet.MaxRowsPerRowGroup(max(batchRows, int64(groupCells/len(columns)))),
+	w := parquet.NewGenericWriter[any](f, s, parquet.Compression(&parquet.Zstd), parquet.MaxRowsPerRowGroup(max(batchRows, int64(groupCells/len(columns)))),
 		parquet.DataPageStatistics(true), parquet.CreatedBy("wiretape", "1", ""))
 	return &parquetTable{columns: columns, index: index, w: w}, nil
 }
@@ -217,7 +217,7 @@ func readParquet(path string, columns []tableColumn, d *digest) error {
 	if err != nil {
 		return err
 	}
-	r := parquet.NewReader(f, s)
+	r := parquet.NewGenericReader[any](f, s)
 	defer r.Close()
 	rows := make([]parquet.Row, batchRows)
 	cells := make([]driver.Value, len(columns))
