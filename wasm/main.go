@@ -24,7 +24,7 @@ import (
 )
 
 // apiVersion changes with every change of a function's meaning.
-const apiVersion = 1
+const apiVersion = 2
 
 const (
 	// maxInput bounds the input buffer, maxUnit the bytes of one frame.
@@ -197,6 +197,11 @@ func passUnit(number float64) int32 {
 //go:wasmexport pass_find
 func passFind(off float64) int32 {
 	return guard(func() int32 { return keep(ix.FindPass(int64(off))) })
+}
+
+//go:wasmexport pass_frame
+func passFrame(number float64) int32 {
+	return guard(func() int32 { return keep(ix.FramePass(int64(number))) })
 }
 
 // passFilter looks for all rows that the filter takes, which become the hits, or

@@ -71,3 +71,28 @@ func (f *Field) Children(dst []Field, from, n int) []Field {
 func Fixed(fields []Field) func([]Field, int, int) []Field {
 	return func(dst []Field, from, n int) []Field { return append(dst, fields[from:from+n]...) }
 }
+
+// childBatch is how many children of a field are made at a time to look at all.
+const childBatch = 256
+
+// AnyStream says that one of the streams that fields tell of, a frame's own or
+// one of its rows', is one that is asked for. The name aliases the unit's bytes.
+func AnyStream(fields []Field, is func(name []byte) bool) bool {
+	var kids []Field
+	for i := range fields {
+		f := &fields[i]
+		if f.Type == TypeText && f.Name == "stream" && is(f.Bytes) {
+			return true
+		}
+		if f.Type != TypeList && f.Type != TypeRecord {
+			continue
+		}
+		for from := 0; from < f.Count; from += childBatch {
+			kids = f.Children(kids[:0], from, childBatch)
+			if AnyStream(kids, is) {
+				return true
+			}
+		}
+	}
+	return false
+}

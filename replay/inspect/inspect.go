@@ -347,32 +347,11 @@ func (in *inspector) wants(f *frame) bool {
 		return true
 	}
 	fields, _ := f.dec.Fields(f.unit)
-	return ofStream(fields, o.Stream)
+	return wire.AnyStream(fields, func(name []byte) bool { return string(name) == o.Stream })
 }
 
 // batch is how many children of a field are made at a time.
 const batch = 256
-
-// ofStream says that a field `stream`, at any depth, has the name.
-func ofStream(fields []wire.Field, name string) bool {
-	var kids []wire.Field
-	for i := range fields {
-		f := &fields[i]
-		if f.Type == wire.TypeText && f.Name == "stream" && string(f.Bytes) == name {
-			return true
-		}
-		if f.Type != wire.TypeList && f.Type != wire.TypeRecord {
-			continue
-		}
-		for from := 0; from < f.Count; from += batch {
-			kids = f.Children(kids[:0], from, batch)
-			if ofStream(kids, name) {
-				return true
-			}
-		}
-	}
-	return false
-}
 
 // hash is the hash by which a blob is shown.
 func hash(b []byte) [32]byte { return sha256.Sum256(b) }

@@ -1,7 +1,7 @@
 // The Compare tab: the fields of two frames side by side.
 
 import { h, visible } from './dom.js';
-import { number, time, duration } from './format.js';
+import { duration, number, rowName, time } from './format.js';
 import { Stale } from './link.js';
 import { settings } from './settings.js';
 
@@ -68,8 +68,8 @@ export class Compare {
       h('label', {}, h('input', { type: 'checkbox', onchange: (e) => fill(e.target.checked) }), h('span', { text: 'show equal fields too' })),
       h('div', { class: 'table', tabindex: '0', role: 'region', 'aria-label': 'Differences' }, h('table', { class: 'compare' },
         h('thead', {}, h('tr', {}, h('th', { text: '' }), h('th', { text: 'field' }),
-          h('th', {}, h('button', { class: 'link', type: 'button', text: `row ${number(a.unit.row)} ${a.unit.name}`, onclick: () => this.app.gotoRow(a.unit.row) })),
-          h('th', { text: `row ${number(b.unit.row)} ${b.unit.name}` }))),
+          h('th', {}, h('button', { class: 'link', type: 'button', text: `${rowName(a.unit)} ${a.unit.name}`, onclick: () => this.app.gotoRow(a.unit.row) })),
+          h('th', { text: `${rowName(b.unit)} ${b.unit.name}` }))),
         body)));
   }
 }

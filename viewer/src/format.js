@@ -5,6 +5,12 @@ const SECOND = 1000000000n;
 
 export const number = (n) => n.toLocaleString('en');
 
+/** The number of a row's frame as the replay command counts them: the preamble is 0, and what is no frame has none. */
+export const frameNumber = (r) => (r.frame ? String(r.frame) : r.type === 'preamble' ? '0' : '–');
+
+/** A row in a sentence. */
+export const rowName = (r) => (r.frame ? `frame ${number(r.frame)}` : r.type);
+
 export function bytes(n) {
   if (n < 1024) return `${n} B`;
   const units = ['KiB', 'MiB', 'GiB', 'TiB'];

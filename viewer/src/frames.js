@@ -4,7 +4,7 @@
 import { $, h } from './dom.js';
 import { VirtualList } from './list.js';
 import { Stale } from './link.js';
-import { number, time } from './format.js';
+import { frameNumber, number, time } from './format.js';
 import { set, settings } from './settings.js';
 
 const PAGE = 64;
@@ -15,7 +15,7 @@ const MIN_WIDTH = 40;
 const MAX_WIDTH = 900;
 
 export const COLUMNS = [
-  { key: 'row', name: 'No.', width: 72, right: true, about: 'Number of the row, from 0' },
+  { key: 'row', name: 'No.', width: 72, right: true, about: 'Number of the frame, from 1; the preamble is 0' },
   { key: 'offset', name: 'Offset', width: 96, right: true, about: 'Offset in the connection' },
   { key: 'arrival', name: 'Arrival', width: 218, about: 'When its first byte came, by the arrival index' },
   { key: 'name', name: 'Kind', width: 112, about: 'Kind of frame' },
@@ -123,6 +123,7 @@ export class Frames {
     const page = this.pages.get(Math.floor(i / PAGE));
     const r = Array.isArray(page) ? page[i % PAGE] : undefined;
     e.id = `row-${i}`;
+    e.dataset.row = r?.row ?? '';
     e.setAttribute('aria-rowindex', i + 2);
     e.setAttribute('aria-selected', i === this.selected ? 'true' : 'false');
     const kind = r ? this.app.slot(r) : -1;
@@ -132,7 +133,8 @@ export class Frames {
     this.shown.forEach((c, j) => {
       const cell = e.children[j];
       let text = '';
-      if (!r) text = c.key === 'row' && !this.filtered ? String(i) : '';
+      if (!r) text = '';
+      else if (c.key === 'row') text = frameNumber(r);
       else if (c.key === 'arrival' || c.key === 'time') text = r[c.key] === undefined ? '' : this.time(c.key, r[c.key], origin);
       else if (c.key === 'size') text = number(r.size);
       else if (c.key === 'source') text = r.label ?? r.source ?? '';

@@ -1,7 +1,7 @@
 // The page: what is open, what is selected, and how the parts hear of it.
 
 import { $, h, say, visible } from './dom.js';
-import { bytes, hex, number, parseShown, time } from './format.js';
+import { bytes, hex, number, parseShown, rowName, time } from './format.js';
 import { COLUMNS, Frames } from './frames.js';
 import { Hex } from './hex.js';
 import { Link, Stale } from './link.js';
@@ -585,6 +585,17 @@ class App {
     return this.frames.goto(row);
   }
 
+  /** Goes to a frame by its number, from 1; 0 is the preamble. */
+  async gotoFrame(frame) {
+    try {
+      const row = frame === 0 ? 0 : await this.link.ask('frame', { number: frame });
+      if (typeof row !== 'number') say(`There is no frame ${number(frame)}${this.indexing ? ' yet' : ''}.`, true);
+      else await this.frames.goto(row);
+    } catch (e) {
+      this.failed(e);
+    }
+  }
+
   async gotoOffset(offset, { reveal = false, length = 0 } = {}) {
     try {
       const row = await this.link.ask('find', { offset });
@@ -627,12 +638,7 @@ class App {
       return this.gotoOffset(at);
     }
     if (/^#?\d{1,14}$/.test(text)) {
-      const row = Number(text.replace('#', ''));
-      if (row >= (this.status?.rows ?? 0)) {
-        say(`There are ${number(this.status?.rows ?? 0)} rows, from 0.`, true);
-        return undefined;
-      }
-      return this.gotoRow(row);
+      return this.gotoFrame(Number(text.replace('#', '')));
     }
     // A time is of arrival or of the data as it says, or as the timeline's axis is,
     // or as it lies within one of them alone.
@@ -646,7 +652,7 @@ class App {
       }
       return this.gotoTime(t, axis);
     }
-    say('A row number, an offset (@1234 or 0x4d2) or a time (2026-11-29T18:00:00, or arrival 2026-11-29T18:00:00)', true);
+    say('A frame number, an offset (@1234 or 0x4d2) or a time (2026-11-29T18:00:00, or arrival 2026-11-29T18:00:00)', true);
     return undefined;
   }
 
@@ -692,7 +698,7 @@ class App {
   hold() {
     if (!this.unit) return;
     this.compare.hold(this.unit);
-    say(`Row ${number(this.unit.row)} is held: choose another and look at Compare`);
+    say(`${rowName(this.unit).replace(/^./, (c) => c.toUpperCase())} is held: choose another and look at Compare`);
   }
 
   // ── The page itself ────────────────────────────────────────────────────

@@ -101,7 +101,7 @@ export class Findings {
     kind.textContent = f.kind;
     message.textContent = visible(f.message);
     message.title = e.title = visible([f.message, f.expected && `expected ${f.expected}`, f.found && `found ${f.found}`, f.cost].filter(Boolean).join('\n'));
-    place.textContent = `row ${number(it.row)} · offset ${number(f.at ?? f.offset)}${f.field ? ` · ${visible(f.field)}` : ''}`;
+    place.textContent = `${it.frame ? `frame ${number(it.frame)} · ` : ''}offset ${number(f.at ?? f.offset)}${f.field ? ` · ${visible(f.field)}` : ''}`;
   }
 
   async load(p) {
@@ -199,7 +199,7 @@ export class Sources {
     }
     const lines = flat.lines.filter((l) => /^(uuid|labels|metadata)\b/.test(l.key) && l.value !== undefined);
     at.replaceChildren(...lines.slice(0, 200).map((l) => h('div', { class: 'pair' }, h('span', { class: 'dim', text: l.key.replace(/^(labels|metadata)\./, '') }), h('span', { text: l.value }))),
-      h('button', { class: 'link', type: 'button', text: `told by row ${number(s.told)}`, onclick: () => this.app.gotoRow(s.told) }));
+      h('button', { class: 'link', type: 'button', text: `told by frame ${number(s.toldFrame)}`, onclick: () => this.app.gotoRow(s.told) }));
   }
 }
 

@@ -347,6 +347,6 @@ export class Tree {
     const [from, n] = f ? [f.byteOffset ?? f.offset, f.bytes ?? f.length] : [this.unit.offset, this.unit.size];
     const b = await this.app.link.ask('bytes', { offset: from, count: n });
     const parquet = this.unit.name === 'Segment' && f?.name === 'bytes';
-    save(b, `frame-${this.unit.row}-at-${from}.${parquet ? 'parquet' : 'bin'}`);
+    save(b, `frame-${this.unit.frame ?? this.unit.row}-at-${from}.${parquet ? 'parquet' : 'bin'}`);
   }
 }

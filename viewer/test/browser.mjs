@@ -134,7 +134,7 @@ export function listed(page) {
       let last = -1;
       for (const e of f.querySelectorAll('.row:not([hidden]):not(.waiting)')) {
         const c = [...e.querySelectorAll('.cell')].map((x) => x.textContent);
-        rows.set(e.index, { row: Number(c[at('No.')]), offset: Number(c[at('Offset')]), name: c[at('Kind')], size: Number(c[at('Size')].replaceAll(',', '')), type: /t-(\w+)/.exec(e.className)?.[1] ?? 'frame', summary: c[at('Summary')], time: c[at('Time')] ?? c[at('Data')] ?? '', arrival: c[at('Arrival')] ?? '', source: c[at('Source')] ?? '' });
+        rows.set(e.index, { row: Number(e.dataset.row), no: c[at('No.')], offset: Number(c[at('Offset')]), name: c[at('Kind')], size: Number(c[at('Size')].replaceAll(',', '')), type: /t-(\w+)/.exec(e.className)?.[1] ?? 'frame', summary: c[at('Summary')], time: c[at('Time')] ?? c[at('Data')] ?? '', arrival: c[at('Arrival')] ?? '', source: c[at('Source')] ?? '' });
         last = Math.max(last, e.index);
       }
       const waiting = f.querySelector('.row.waiting:not([hidden])');
@@ -146,7 +146,9 @@ export function listed(page) {
 }
 
 /** Types into the box that goes to a row, an offset or a time. */
-export const go = async (page, text) => {
+export const go = async (page, where) => {
+  // A row goes by its frame's number, or where it is none by its offset.
+  const text = typeof where !== 'object' ? where : /^\d+$/.test(where.no) ? where.no : `@${where.offset}`;
   await page.fill('#goto', String(text));
   await page.press('#goto', 'Enter');
 };

@@ -106,7 +106,8 @@ test('a span of each axis takes exactly the rows that lie in it', async () => {
     await page.click('#filter-clear');
     const box = await page.locator('#timeline').boundingBox();
     await page.mouse.click(box.x + box.width * 0.55, box.y + 30);
-    await page.waitForFunction(() => Number(document.body.dataset.unit) > 5);
+    // Of the data's time, the first of a backfill is early in the stream.
+    await page.waitForFunction((least) => Number(document.body.dataset.unit) > least, name === 'time' ? 3 : 5);
   }
   await quiet(page);
 });
@@ -568,7 +569,7 @@ test('every codec of Parquet shows its rows and is checked', async () => {
   assert.equal(segments.length, 6);
   let before;
   for (const s of segments) {
-    await go(page, s.row);
+    await go(page, s);
     await unit(page, s.row);
     await page.click('#tab-segment');
     await page.waitForFunction(() => /✓ Proved/.test(document.getElementById('pane-segment').textContent));
@@ -645,7 +646,7 @@ test('a search and a filter over much are stopped', async () => {
   await page.waitForFunction(() => /stopped$/.test(document.getElementById('state').textContent) || document.body.dataset.filtered);
   // What comes after goes on.
   await filter(page, 'number < 5');
-  assert.equal((await listed(page)).length, 5);
+  assert.equal((await listed(page)).length, 4);
   await quiet(page);
 });
 

@@ -41,6 +41,7 @@ for (const [name, list] of [['dendro', dendro()], ['melin', melin()], ['AEWR', a
         continue;
       }
       const rows = (await listed(page)).filter((r) => r.type === 'frame');
+      assert.deepEqual(rows.map((r) => r.no), rows.map((_, i) => String(i + 1)), f.name);
       const want = f.frames;
       assert.ok(rows.length >= want.length, `${f.name}: ${rows.length} rows for ${want.length} frames`);
       want.forEach((w, i) => {
@@ -128,7 +129,7 @@ for (const [name, list] of [
       const rows = await listed(page);
       for (const r of rows.slice(0, 8)) {
         if (r.type !== 'frame') continue;
-        await go(page, r.row);
+        await go(page, r);
         await unit(page, r.row);
         for (const x of await fields(page)) {
           const where = `${f.name}, row ${r.row}, ${x.name} = ${x.value}`;
@@ -269,7 +270,7 @@ test('hostile texts stay text, in every panel', async () => {
   assert.ok(rows.length > 80, `${rows.length} rows`);
   for (const r of rows) {
     if (r.row % 3 && r.name !== 'Handshake') continue;
-    await go(page, r.row);
+    await go(page, r);
     await unit(page, r.row);
     if (await page.isVisible('#tab-segment')) {
       await page.click('#tab-segment');
@@ -418,9 +419,9 @@ test('the filter is checked, completes, streams and is kept', async () => {
     ['kind == Rows', (r) => r.name === 'Rows'],
     ['kind != Rows and size > 4K', (r) => r.type === 'frame' && r.name !== 'Rows' && r.size > 4096],
     ['(kind = Index or kind == 5) and not size < 103', (r) => (r.name === 'Index' || r.name === 'ClockOffset') && r.size >= 103],
-    ['number >= 10 && number < 20', (r) => r.row >= 10 && r.row < 20],
+    ['number >= 10 && number < 20', (r) => r.no >= 10 && r.no < 20],
     ['offset < 0x4b2', (r) => r.offset < 0x4b2],
-    ['source ~ WEB and stream == late_stream', (r) => r.name === 'Segment' && r.size === 3701],
+    ['source ~ WEB and stream == late_stream and kind == Segment', (r) => r.name === 'Segment' && r.size === 3701],
     ['type == preamble', (r) => r.type === 'preamble'],
     ['finding', () => false],
   ];

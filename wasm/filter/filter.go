@@ -21,6 +21,7 @@ import (
 
 // Subject is a row as an expression sees it.
 type Subject struct {
+	// Number is the frame's, from 1; 0 of what is no frame.
 	Number, Offset, Size int64
 	// Type is the row's, such as "frame" or "junk".
 	Type string
@@ -30,6 +31,9 @@ type Subject struct {
 	Kind     uint32
 	Info     wire.Info
 	Findings []wire.Finding
+	// Streams says that one of the frame's rows is of a stream that is asked
+	// for; nil where it has none.
+	Streams func(is func(name []byte) bool) bool
 }
 
 // Error is what is wrong with an expression, and where: byte offsets in it.
@@ -55,24 +59,24 @@ const (
 type field struct {
 	name string
 	typ  fieldType
-	// info, summary and findings say what of the row it needs.
-	info, summary, findings bool
-	has                     func(*Subject) bool
-	num                     func(*Subject) int64
-	text                    func(*Subject) string
-	about                   string
+	// info, summary, findings and streams say what of the row it needs.
+	info, summary, findings, streams bool
+	has                              func(*Subject) bool
+	num                              func(*Subject) int64
+	text                             func(*Subject) string
+	about                            string
 }
 
 func always(*Subject) bool { return true }
 
 var fields = []field{
-	{name: "number", typ: isNumber, has: always, num: func(s *Subject) int64 { return s.Number }, about: "the row's number, from 0"},
+	{name: "number", typ: isNumber, has: func(s *Subject) bool { return s.Number > 0 }, num: func(s *Subject) int64 { return s.Number }, about: "the frame's number, from 1"},
 	{name: "offset", typ: isNumber, has: always, num: func(s *Subject) int64 { return s.Offset }, about: "where it starts in the connection"},
 	{name: "size", typ: isNumber, has: always, num: func(s *Subject) int64 { return s.Size }, about: "bytes, length prefix included"},
 	{name: "kind", typ: isKind, has: func(s *Subject) bool { return s.HasKind }, num: func(s *Subject) int64 { return int64(s.Kind) }, text: func(s *Subject) string { return s.Name }, about: "the frame's kind, by name or number"},
 	{name: "type", typ: isText, has: always, text: func(s *Subject) string { return s.Type }, about: "frame, preamble, junk, lost, cut, zeros, missing"},
 	{name: "source", typ: isText, info: true, has: func(s *Subject) bool { return s.Info.HasSource }, num: func(s *Subject) int64 { return int64(s.Info.Source) }, text: func(s *Subject) string { return s.Info.Label }, about: "whom it is about, by label or number"},
-	{name: "stream", typ: isText, info: true, has: func(s *Subject) bool { return s.Info.Stream != "" }, text: func(s *Subject) string { return s.Info.Stream }, about: "the named series"},
+	{name: "stream", typ: isText, info: true, streams: true, has: func(s *Subject) bool { return s.ofStream(func([]byte) bool { return true }) }, about: "the named series that it is about or has rows of"},
 	{name: "time", typ: isTime, info: true, has: func(s *Subject) bool { return s.Info.HasTime }, num: func(s *Subject) int64 { return s.Info.Time }, about: "the data's own time"},
 	{name: "summary", typ: isText, info: true, summary: true, has: func(s *Subject) bool { return s.Info.Summary != "" }, text: func(s *Subject) string { return s.Info.Summary }, about: "the text of the last column"},
 	{name: "finding", typ: isText, findings: true, has: func(s *Subject) bool { return len(s.Findings) > 0 }, about: "a finding's kind or message; alone: any finding"},
@@ -80,8 +84,8 @@ var fields = []field{
 
 // Expr is a checked expression.
 type Expr struct {
-	root                    node
-	info, summary, findings bool
+	root                             node
+	info, summary, findings, streams bool
 }
 
 // NeedsInfo says that Subject.Info must be filled in.
@@ -89,6 +93,9 @@ func (e *Expr) NeedsInfo() bool { return e.info }
 
 // NeedsSummary says that Info must have its Summary.
 func (e *Expr) NeedsSummary() bool { return e.summary }
+
+// NeedsStreams says that Subject.Streams must be filled in.
+func (e *Expr) NeedsStreams() bool { return e.streams }
 
 // NeedsFindings says that rows must be checked whole for Subject.Findings.
 func (e *Expr) NeedsFindings() bool { return e.findings }
@@ -138,6 +145,22 @@ func compareText(o op, get func(*Subject) string, v string) node {
 		return func(s *Subject) bool { return contains(get(s), low) }
 	}
 	return func(s *Subject) bool { return !contains(get(s), low) }
+}
+
+func (s *Subject) ofStream(is func(name []byte) bool) bool {
+	return s.Info.Stream != "" && is([]byte(s.Info.Stream)) || s.Streams != nil && s.Streams(is)
+}
+
+func compareStream(o op, v string) node {
+	low := strings.ToLower(v)
+	is := func(name []byte) bool { return string(name) == v }
+	if o == opHas || o == opHasNot {
+		is = func(name []byte) bool { return contains(string(name), low) }
+	}
+	if o == opNot || o == opHasNot {
+		return func(s *Subject) bool { return !s.ofStream(is) }
+	}
+	return func(s *Subject) bool { return s.ofStream(is) }
 }
 
 // contains is strings.Contains without regard to case; low is in lower case.

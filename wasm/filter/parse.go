@@ -187,6 +187,7 @@ func (p *parser) comparison() node {
 	p.expr.info = p.expr.info || f.info
 	p.expr.summary = p.expr.summary || f.summary
 	p.expr.findings = p.expr.findings || f.findings
+	p.expr.streams = p.expr.streams || f.streams
 	p.scan()
 	if p.kind != tokenSign || p.tok == ")" || p.tok == "&&" || p.tok == "||" {
 		return f.has
@@ -248,6 +249,8 @@ func (p *parser) value(f *field, o op, ordered bool) node {
 		switch {
 		case f.name == "finding":
 			return compareFinding(o, p.tok)
+		case f.streams:
+			return compareStream(o, p.tok)
 		case f.num != nil && isNum && o < opHas:
 			n = compareNumber(o, f.num, number)
 		case ordered:

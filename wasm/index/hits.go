@@ -90,15 +90,15 @@ func (h *Hits) Rank(row int64) int64 {
 // no limit.
 func (ix *Index) FilterPass(e *filter.Expr, h *Hits, limit int64) *Pass {
 	check := int64(0)
-	if e.NeedsFindings() || e.NeedsInfo() {
+	if e.NeedsFindings() || e.NeedsInfo() || e.NeedsStreams() {
 		check = CheckLimit
 	}
 	p := &Pass{ix: ix, w: ix.walker(check)}
-	match := func(s *filter.Subject) {
+	match := func(number int64, s *filter.Subject) {
 		if e.Match(s) {
-			h.add(s.Number)
+			h.add(number)
 			if p.over = h.n == limit; p.over {
-				p.Out = append(p.Out[:0], wire.Itoa(s.Number)...)
+				p.Out = append(p.Out[:0], wire.Itoa(number)...)
 			}
 		}
 	}
@@ -106,7 +106,7 @@ func (ix *Index) FilterPass(e *filter.Expr, h *Hits, limit int64) *Pass {
 	names := map[uint32]string{}
 	labels := map[uint64]string{}
 	p.visit = func(r *Row) bool {
-		s := filter.Subject{Number: r.Number, Offset: r.Offset, Size: r.Size, Type: r.What.String(),
+		s := filter.Subject{Number: r.Frame, Offset: r.Offset, Size: r.Size, Type: r.What.String(),
 			Name: rowName(ix.Protocol, r), Findings: r.Findings}
 		if r.What == Frame {
 			s.HasKind, s.Kind = true, r.Kind
@@ -115,17 +115,23 @@ func (ix *Index) FilterPass(e *filter.Expr, h *Hits, limit int64) *Pass {
 			} else if e.NeedsInfo() {
 				s.Info = p.w.brief(r.Unit)
 			}
+			if e.NeedsStreams() && int64(len(r.Unit.Bytes)) == r.Size {
+				s.Streams = func(is func([]byte) bool) bool {
+					fields, _ := p.w.dec.Fields(r.Unit)
+					return wire.AnyStream(fields, is)
+				}
+			}
 		}
 		clear(labels) // it may have told another
-		match(&s)
+		match(r.Number, &s)
 		return p.over
 	}
-	if !e.NeedsSummary() {
+	if !e.NeedsSummary() && !e.NeedsStreams() {
 		p.w.skimmed = func(batch []wire.Skimmed, number, pos int64, b []byte) bool {
 			s := filter.Subject{Type: Frame.String(), HasKind: true}
 			for i := range batch {
 				f := &batch[i]
-				s.Number, s.Offset, s.Size = number, pos, int64(f.Size)
+				s.Number, s.Offset, s.Size = p.w.frames-int64(len(batch)-i)+1, pos, int64(f.Size)
 				if s.Name == "" || s.Kind != f.Kind {
 					name, ok := names[f.Kind]
 					if !ok {
@@ -143,7 +149,7 @@ func (ix *Index) FilterPass(e *filter.Expr, h *Hits, limit int64) *Pass {
 					s.Info.Source, s.Info.Label = f.Source, label
 				}
 				s.Info.HasSource, s.Info.HasTime, s.Info.Time = f.HasSource, f.HasTime, f.Time
-				match(&s)
+				match(number, &s)
 				if p.over {
 					break
 				}
@@ -154,7 +160,7 @@ func (ix *Index) FilterPass(e *filter.Expr, h *Hits, limit int64) *Pass {
 			return p.over
 		}
 	}
-	p.w.start(0, ix.Runs[0].Start, 0, ix.Runs[0].Context)
+	p.w.start(0, ix.Runs[0].Start, 0, 0, ix.Runs[0].Context)
 	return p
 }
 

@@ -34,6 +34,7 @@ const (
 // state is the decoder's state before a row.
 type state struct {
 	number, pos int64
+	frames      int64 // before it
 	run         int
 	context     []byte // packed
 }
@@ -41,6 +42,7 @@ type state struct {
 // found is a finding and the row that it was made at.
 type found struct {
 	number int64
+	frame  int64
 	wire.Finding
 }
 
@@ -116,7 +118,7 @@ func (ix *Index) First() *Pass {
 		return false
 	}
 	p.w.skimmed = func(batch []wire.Skimmed, number, pos int64, b []byte) bool {
-		ix.addSkimmed(batch, number, pos, b, p.w.brief)
+		ix.addSkimmed(batch, number, p.w.frames-int64(len(batch)), pos, b, p.w.brief)
 		p.after()
 		return false
 	}
@@ -125,7 +127,7 @@ func (ix *Index) First() *Pass {
 		ix.End = p.w.pos
 		ix.keepState(&p.w)
 	}
-	p.w.start(0, ix.Runs[0].Start, 0, ix.Runs[0].Context)
+	p.w.start(0, ix.Runs[0].Start, 0, 0, ix.Runs[0].Context)
 	return p
 }
 
@@ -135,7 +137,7 @@ func (ix *Index) keepState(w *walker) {
 		return
 	}
 	c := w.dec.Context(contextLimit)
-	s := state{number: w.number, pos: w.pos, run: w.run, context: packed.AppendContext(nil, c)}
+	s := state{number: w.number, frames: w.frames, pos: w.pos, run: w.run, context: packed.AppendContext(nil, c)}
 	ix.stateEntries = 0
 	if c != nil {
 		ix.stateEntries = int64(len(c.Entries))
@@ -195,7 +197,7 @@ func (ix *Index) beforeOffset(off int64) *state {
 
 func (s *state) place(w *walker) {
 	c := packed.NewReader(s.context).Context()
-	w.start(s.run, s.pos, s.number, c)
+	w.start(s.run, s.pos, s.number, s.frames, c)
 }
 
 // add takes a row into the index.
@@ -229,13 +231,14 @@ func (ix *Index) add(r *Row, brief func(wire.Unit) wire.Info) {
 		ix.Bins.addTimeless(m)
 	}
 	for i := range r.Findings {
-		ix.addFinding(r.Number, &r.Findings[i], src)
+		ix.addFinding(r, &r.Findings[i], src)
 	}
 }
 
 // addSkimmed takes frames into the index that the decoder moved over at once,
-// with nothing found in them, from row number at pos on; b starts there.
-func (ix *Index) addSkimmed(batch []wire.Skimmed, number, pos int64, b []byte, brief func(wire.Unit) wire.Info) {
+// with nothing found in them, from row number at pos on, before which there were
+// so many frames; b starts there.
+func (ix *Index) addSkimmed(batch []wire.Skimmed, number, frames, pos int64, b []byte, brief func(wire.Unit) wire.Info) {
 	bins, at, asked := &ix.Bins, 0, int64(0)
 	for i := range batch {
 		f := &batch[i]
@@ -251,7 +254,7 @@ func (ix *Index) addSkimmed(batch []wire.Skimmed, number, pos int64, b []byte, b
 		if slot < 0 || s == nil && f.HasSource {
 			// The first of its kind or source: what it is called is asked for.
 			u := wire.Unit{Type: wire.UnitFrame, Offset: pos + int64(at), Size: size, Kind: f.Kind, Bytes: b[at : at+int(f.Size)]}
-			ix.add(&Row{Unit: u, What: Frame, Number: number}, brief)
+			ix.add(&Row{Unit: u, What: Frame, Number: number, Frame: frames + int64(i) + 1}, brief)
 			asked += size
 		} else {
 			k := &ix.kinds[slot]
@@ -319,14 +322,14 @@ func rowName(p wire.Protocol, r *Row) string {
 	return "kind " + wire.Utoa(uint64(r.Kind))
 }
 
-func (ix *Index) addFinding(number int64, f *wire.Finding, src *source) {
+func (ix *Index) addFinding(r *Row, f *wire.Finding, src *source) {
 	ix.nFindings++
 	add(&ix.byFinding, f.Kind)
 	if src != nil {
 		add(&src.findings, f.Kind)
 	}
 	if len(ix.findings) < MaxFindings {
-		ix.findings = append(ix.findings, found{number, clip(*f)})
+		ix.findings = append(ix.findings, found{r.Number, r.Frame, clip(*f)})
 	}
 }
 

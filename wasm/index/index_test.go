@@ -48,13 +48,14 @@ func indexed(t testing.TB, b []byte, runs ...Run) *Index {
 
 // row is what the page reads of a row.
 type row struct {
-	Row, Offset, Size int64
-	Type, Name        string
-	Kind              uint32
-	Source, Label     string
-	Stream, Time      string
-	Summary           string
-	Findings          int
+	Row, Frame    int64
+	Offset, Size  int64
+	Type, Name    string
+	Kind          uint32
+	Source, Label string
+	Stream, Time  string
+	Summary       string
+	Findings      int
 }
 
 func rows(t testing.TB, ix *Index, b []byte, numbers ...int64) (out []row) {
@@ -222,6 +223,12 @@ func TestAnyRowAlone(t *testing.T) {
 		}
 		p := ix.FindPass(whole[i].Offset + whole[i].Size - 1)
 		drive(p, b)
+		// The preamble is row 0, and all that follows is frames.
+		f := ix.FramePass(i)
+		drive(f, b)
+		if whole[i].Frame != i || i > 0 && string(f.Close()) != wire.Itoa(i) {
+			t.Fatalf("row %d is frame %d, frame %d row %s", i, whole[i].Frame, i, f.Close())
+		}
 		if string(p.Close()) != wire.Itoa(i) {
 			t.Fatalf("the last byte of row %d is found in row %s", i, p.Close())
 		}

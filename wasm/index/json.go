@@ -30,6 +30,14 @@ func appendNumber(dst []byte, name string, v int64) []byte {
 	return strconv.AppendInt(appendName(dst, name), v, 10)
 }
 
+// appendFrame appends the number of a row's frame, nothing where it is none.
+func appendFrame(dst []byte, frame int64) []byte {
+	if frame == 0 {
+		return dst
+	}
+	return appendNumber(dst, "frame", frame)
+}
+
 // appendExact appends a number that may be beyond 2^53 as a string.
 func appendExact(dst []byte, name string, v int64) []byte {
 	return appendQuoted(appendName(dst, name), wire.Itoa(v))
@@ -103,6 +111,7 @@ func (ix *Index) AppendFindings(dst []byte, from, n int) []byte {
 		f := &ix.findings[i]
 		dst = append(dst, `{"row":`...)
 		dst = strconv.AppendInt(dst, f.number, 10)
+		dst = appendFrame(dst, f.frame)
 		dst = appendName(dst, "finding")
 		dst = f.Finding.AppendJSON(dst)
 		dst = append(dst, '}')
@@ -181,6 +190,7 @@ func appendBinCounts(dst []byte, c *[Bins]uint32) []byte {
 func AppendRow(dst []byte, p wire.Protocol, r *Row, info *wire.Info, findings int) []byte {
 	dst = append(dst, `{"row":`...)
 	dst = strconv.AppendInt(dst, r.Number, 10)
+	dst = appendFrame(dst, r.Frame)
 	dst = appendNumber(dst, "offset", r.Offset)
 	dst = appendNumber(dst, "size", r.Size)
 	dst = appendName(dst, "type")

@@ -1,6 +1,8 @@
 package index
 
 import (
+	"sort"
+
 	"wiretape/wasm/packed"
 	"wiretape/wire"
 )
@@ -112,6 +114,28 @@ func (p *Pass) Close() []byte {
 func (ix *Index) UnitPass(number int64) *Pass {
 	p := ix.RowsPass([]int64{number})
 	p.w.before = func() { p.State = packed.AppendContext(nil, p.w.dec.Context(contextLimit)) }
+	return p
+}
+
+// FramePass finds the row of the frame with a number, counted from 1. Out is the
+// row's number in decimal, null where there are not so many.
+func (ix *Index) FramePass(frame int64) *Pass {
+	p := &Pass{ix: ix, w: ix.walker(0), Out: []byte("null")}
+	i := sort.Search(len(ix.states), func(i int) bool { return ix.states[i].frames >= frame })
+	ix.states[max(i-1, 0)].place(&p.w)
+	p.visit = func(r *Row) bool {
+		if p.over = r.Frame == frame; p.over {
+			p.Out = append(p.Out[:0], wire.Itoa(r.Number)...)
+		}
+		return p.over
+	}
+	p.w.skimmed = func(batch []wire.Skimmed, number, _ int64, _ []byte) bool {
+		first := p.w.frames - int64(len(batch)) + 1
+		if p.over = frame >= first && frame <= p.w.frames; p.over {
+			p.Out = append(p.Out[:0], wire.Itoa(number+frame-first)...)
+		}
+		return p.over
+	}
 	return p
 }
 

@@ -22,8 +22,9 @@ type source struct {
 	streams map[string]*stream
 	more    int64 // rows of streams that are not listed
 	// told is the row that last told who the source is.
-	told     int64
-	findings []count
+	told      int64
+	toldFrame int64
+	findings  []count
 }
 
 type stream struct {
@@ -48,7 +49,7 @@ func (ix *Index) observeSource(r *Row, info *wire.Info, slot int) *source {
 	}
 	if info.Label != "" && info.Label != s.label {
 		s.label = info.Label
-		s.told = r.Number
+		s.told, s.toldFrame = r.Number, r.Frame
 	}
 	s.last = r.Number
 	s.rows++
@@ -116,6 +117,7 @@ func (ix *Index) AppendSources(dst []byte) []byte {
 		dst = appendNumber(dst, "first", s.first)
 		dst = appendNumber(dst, "last", s.last)
 		dst = appendNumber(dst, "told", s.told)
+		dst = appendNumber(dst, "toldFrame", s.toldFrame)
 		dst = appendSpan(dst, s.hasTime, s.from, s.to)
 		var kinds []count
 		for slot, n := range s.kinds {

@@ -58,8 +58,10 @@ func (w What) String() string { return whatNames[w] }
 type Row struct {
 	wire.Unit
 	What What
-	// Number counts all rows from 0.
+	// Number counts all rows from 0, Frame the frames from 1; of what is no frame
+	// it is 0.
 	Number   int64
+	Frame    int64
 	Findings []wire.Finding
 }
 
@@ -91,6 +93,7 @@ type walker struct {
 	run    int
 	pos    int64
 	number int64
+	frames int64 // before pos
 	need   int64
 	done   bool
 	err    error
@@ -103,8 +106,8 @@ type walker struct {
 }
 
 // start puts the walker at a place with the state that holds there.
-func (w *walker) start(run int, pos, number int64, c *wire.Context) {
-	w.run, w.pos, w.number = run, pos, number
+func (w *walker) start(run int, pos, number, frames int64, c *wire.Context) {
+	w.run, w.pos, w.number, w.frames = run, pos, number, frames
 	w.need = 1
 	w.junking, w.done = false, false
 	w.dec, w.err = w.proto.Open(wire.Config{Direction: w.dir, Context: c})
@@ -125,6 +128,10 @@ func (w *walker) atBoundary() bool { return !w.junking }
 func (w *walker) emit(u wire.Unit, what What, found []wire.Finding, visit func(*Row) bool) bool {
 	w.row = Row{Unit: u, What: what, Number: w.number, Findings: found}
 	w.number++
+	if what == Frame {
+		w.frames++
+		w.row.Frame = w.frames
+	}
 	return visit(&w.row)
 }
 
@@ -166,8 +173,7 @@ func (w *walker) nextRun(visit func(*Row) bool) bool {
 	if c == nil {
 		c = wire.MidStream(w.proto.Name())
 	}
-	number := w.number
-	w.start(w.run+1, r.Start, number, c)
+	w.start(w.run+1, r.Start, w.number, w.frames, c)
 	hole := r.Start - at
 	if hole <= 0 || w.done {
 		return w.done
@@ -212,6 +218,7 @@ func (w *walker) skim(b []byte) (moved, stop bool) {
 	}
 	number, pos := w.number, w.pos
 	w.number += int64(n)
+	w.frames += int64(n)
 	w.pos += int64(size)
 	return true, w.skimmed(w.batch[:n], number, pos, b)
 }

@@ -108,7 +108,7 @@ func (d *Decoder) Info(u wire.Unit) wire.Info {
 	case KindSourceUpdate:
 		s := c.sourceUpdate()
 		ordinal = s.Source
-		at(s.TS)
+		// Its ts is when it was made, and no time of data.
 		info.Label = labelOf(s.Labels)
 		info.Summary = "replaces" + mapsText(s.Labels, s.Metadata)[1:]
 	}

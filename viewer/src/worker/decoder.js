@@ -6,7 +6,7 @@ import './wasm_exec.js';
 import { inflate } from './inflate.js';
 
 /** The version of the functions that this page speaks. */
-export const API_VERSION = 1;
+export const API_VERSION = 2;
 
 /** The most bytes that a walk takes at a time. */
 export const FEED = 1 << 20;
@@ -105,6 +105,7 @@ export class Decoder {
   }
 
   unitPass(row) { return this.check(this.x.pass_unit(row)); }
+  framePass(number) { return this.check(this.x.pass_frame(number)); }
   findPass(offset) { return this.check(this.x.pass_find(offset)); }
   filterPass(limit) { return this.check(this.x.pass_filter(limit)); }
 

@@ -226,6 +226,13 @@ const ops = {
     return decoder.hitRank(row);
   },
 
+  /** The row of a frame, by its number from 1; null where there are not so many. */
+  async frame({ number }) {
+    const t = token('find');
+    const h = decoder.framePass(number);
+    return pass(decoder, h, t, () => decoder.outJSON(h));
+  },
+
   /** The row that holds an offset. */
   async find({ offset }) {
     const t = token('find');
