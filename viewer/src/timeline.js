@@ -328,9 +328,12 @@ export class Timeline {
   scale() {
     const [from, to] = [this.value(0), this.value(1)];
     const end = { bytes: BigInt(this.app.info.end), arrival: this.app.info.arrival?.to, time: to }[this.name];
-    $('scale-from').textContent = this.text(from);
+    const first = this.text(from);
+    const last = this.text(end);
+    $('scale-from').textContent = first;
     $('scale-wide').textContent = this.name === 'bytes' ? bytes(Number(end - from)) : span(end - from);
-    $('scale-to').textContent = this.text(end);
+    // A day that both ends share stands at the first.
+    $('scale-to').textContent = /^\d{4}-\d\d-\d\d /.test(last) && last.slice(0, 11) === first.slice(0, 11) ? last.slice(11) : last;
   }
 
   /** How many there are of each mark on this axis. */
@@ -400,9 +403,10 @@ export class Timeline {
     const at = BigInt(this.axis.from) + BigInt(this.axis.step) * BigInt(i);
     const wide = this.name === 'bytes' ? bytes(Number(this.axis.step)) : span(this.axis.step);
     const [a, b] = this.range;
+    const nowhere = this.name === 'bytes' && !this.app.info.files.some((f) => BigInt(f.start) < at + BigInt(this.axis.step) && BigInt(f.end) > at);
     const marks = (this.marks ?? []).filter((m) => Math.min(b - 1, Math.floor(a + m.x * (b - a))) === i).map((m) => visible(m.text));
     const some = (n, one) => (n ? [`${number(n)} ${one}${n === 1 ? '' : 's'}`] : []);
-    return [`${this.text(at)}, ${wide}: ${number(rows)} rows${kinds.length ? ` (${kinds.join(', ')})` : ''}`, ...some(gaps, 'gap'), ...some(found, 'finding'),
+    return [`${this.text(at)}, ${wide}: ${nowhere ? 'in no file' : `${number(rows)} rows`}${kinds.length ? ` (${kinds.join(', ')})` : ''}`, ...some(gaps, 'gap'), ...some(found, 'finding'),
       ...marks.slice(0, 4), ...(marks.length > 4 ? [`and ${number(marks.length - 4)} more`] : [])].join(', ');
   }
 

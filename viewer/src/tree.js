@@ -195,9 +195,9 @@ export class Tree {
     if (f.name !== 'index_state' || !f.parts) return text;
     const found = this.unit.findings ?? [];
     const skipped = found.find((x) => x.kind === SKIPPED);
-    if (skipped) return `${text} ≠ accumulated ${skipped.expected}: the rows are skipped, an Index comes before the Rows of its interval (rule 9)`;
+    if (skipped) return `≠ accumulated, the rows are skipped · ${text} against ${skipped.expected} · an Index comes before the Rows of its interval (rule 9)`;
     // Of a frame that can't be attributed nothing is known.
-    return found.every((x) => SEQUENCE.includes(x.kind)) ? `${text} = accumulated` : text;
+    return found.every((x) => SEQUENCE.includes(x.kind)) ? `= accumulated · ${text}` : text;
   }
 
   /** Whether the entries of a list are rows that are skipped. */
