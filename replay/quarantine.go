@@ -15,6 +15,9 @@ import (
 	"os"
 	"path/filepath"
 
+	"golang.org/x/sync/errgroup"
+
+	"wiretape/internal/vfs"
 	"wiretape/replay/archive"
 	"wiretape/wire"
 )
@@ -35,6 +38,9 @@ type quarantine struct {
 	connection func(number int) *connection
 	found      func(wire.Finding)
 
+	fs vfs.FS
+	// unsynced are the files that were written since the last sync.
+	unsynced []string
 	// notes is how many notes there are of each segment's bytes.
 	notes map[[32]byte]int
 	made  bool
@@ -45,7 +51,7 @@ type quarantine struct {
 
 func newQuarantine(archive, suffix string) *quarantine {
 	final := archive + quarantineSuffix
-	return &quarantine{final: final, tmp: final + suffix}
+	return &quarantine{fs: vfs.OS, final: final, tmp: final + suffix}
 }
 
 // asideSegment is the note beside a segment that was set aside.
@@ -92,7 +98,7 @@ func (q *quarantine) create() error {
 			return fmt.Errorf("removing what an earlier run left: %w", err)
 		}
 	}
-	if err := os.Mkdir(q.tmp, 0o700); err != nil && !(q.tmp == q.final && errors.Is(err, os.ErrExist)) {
+	if err := errors.Join(q.fs.MkdirAll(q.tmp), q.fs.SyncDir(filepath.Dir(q.tmp))); err != nil {
 		return fmt.Errorf("setting aside: %w", err)
 	}
 	q.made = true
@@ -165,7 +171,8 @@ func (q *quarantine) keepSegment(src int64, stream string, s archive.Segment, wh
 		return err
 	}
 	// Equal bytes that were offered twice get one file and two notes.
-	if err := writeNew(name+".parquet", s.Bytes); err != nil && !errors.Is(err, os.ErrExist) {
+	whole := func(have []byte) bool { return bytes.Equal(have, s.Bytes) }
+	if err := q.write(name+".parquet", s.Bytes, whole); err != nil && !errors.Is(err, os.ErrExist) {
 		return fmt.Errorf("setting a segment aside: %w", err)
 	}
 	if q.notes == nil {
@@ -178,7 +185,7 @@ func (q *quarantine) keepSegment(src int64, stream string, s archive.Segment, wh
 		if n > 1 {
 			path = fmt.Sprintf("%s-%d.json", name, n)
 		}
-		err := writeNew(path, append(text, '\n'))
+		err := q.write(path, append(text, '\n'), json.Valid)
 		if err == nil {
 			return nil
 		}
@@ -188,13 +195,64 @@ func (q *quarantine) keepSegment(src int64, stream string, s archive.Segment, wh
 	}
 }
 
-func writeNew(path string, b []byte) error {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+// write writes a new file, which is safe after the next sync. One that is there
+// is an os.ErrExist; but what a crash left of one that was not yet safe, which
+// whole tells, gives way.
+func (q *quarantine) write(path string, b []byte, whole func(have []byte) bool) error {
+	f, err := q.fs.Create(path)
+	if errors.Is(err, os.ErrExist) {
+		have, rerr := vfs.ReadFile(q.fs, path, maxAsideFile)
+		if rerr != nil || whole(have) {
+			return errors.Join(err, rerr)
+		}
+		if err := q.fs.Remove(path); err != nil {
+			return err
+		}
+		f, err = q.fs.Create(path)
+	}
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(b)
-	return errors.Join(err, f.Sync(), f.Close())
+	_, err = f.WriteAt(b, 0)
+	if err := errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	if q.unsynced = append(q.unsynced, path); len(q.unsynced) < syncBatch {
+		return nil
+	}
+	return q.syncFiles()
+}
+
+const (
+	// syncBatch is how many files are made safe together, syncers how many at a
+	// time: a disk takes many at once for hardly more than one.
+	syncBatch = 4096
+	syncers   = 16
+	// maxAsideFile is the largest file that a segment or its note is.
+	maxAsideFile = 256 << 20
+)
+
+// syncAside makes all files safe that were set aside, names included.
+func (q *quarantine) syncAside() error {
+	return errors.Join(q.syncFiles(), q.fs.SyncDir(q.tmp))
+}
+
+// syncFiles makes the bytes of the files safe that were written since the last
+// time; their names are safe once the folder is.
+func (q *quarantine) syncFiles() error {
+	var g errgroup.Group
+	g.SetLimit(syncers)
+	for _, path := range q.unsynced {
+		g.Go(func() error {
+			f, err := q.fs.Open(path)
+			if err != nil {
+				return err
+			}
+			return errors.Join(f.Sync(), f.Close())
+		})
+	}
+	q.unsynced = q.unsynced[:0]
+	return g.Wait()
 }
 
 // Row sets a row aside.
@@ -256,7 +314,7 @@ func (q *quarantine) sync() (size int64, err error) {
 	if q.rows != nil {
 		err = errors.Join(q.buf.Flush(), q.rows.Sync())
 	}
-	if err := errors.Join(err, syncDir(q.tmp)); err != nil {
+	if err := errors.Join(err, q.syncAside()); err != nil {
 		return 0, fmt.Errorf("setting aside: %w", err)
 	}
 	return q.size()
@@ -335,21 +393,13 @@ func (q *quarantine) finish() (made bool, err error) {
 	if !q.made {
 		return false, nil
 	}
-	if err := syncDir(q.tmp); err != nil {
+	if err := q.syncAside(); err != nil {
 		return false, fmt.Errorf("setting aside: %w", err)
 	}
 	if err := os.Rename(q.tmp, q.final); err != nil {
 		return false, fmt.Errorf("setting aside: %w", err)
 	}
 	return true, nil
-}
-
-func syncDir(path string) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
 }
 
 // abort removes what was set aside by a rebuild that failed.
