@@ -68,9 +68,11 @@ type SourceInfo struct {
 	Label  string `json:"label"`
 	Frames int64  `json:"frames"`
 	Bytes  int64  `json:"bytes"`
-	// Streams are the names of its series, as far as MaxStreams.
+	// Streams are the names of the series that it has data of, as far as
+	// MaxStreams.
 	Streams []string `json:"streams"`
-	// First and Last are the data's own times, 0 when it has none.
+	// First and Last are the data's own times, 0 when it has none. When a
+	// frame was made is no time of its data.
 	First int64 `json:"first_ns,string"`
 	Last  int64 `json:"last_ns,string"`
 }
@@ -317,13 +319,23 @@ func (c *Connection) readFrames(ci *ConnectionInfo, kinds map[uint32]int64, opt 
 			sources[in.Source] = s
 		}
 		s.add(in, u.Size)
+		if spanner, ok := units.Decoder().(wire.Spanner); !ok {
+			if in.Stream != "" {
+				s.stream([]byte(in.Stream))
+			}
+			if in.HasTime {
+				s.span(in.Time, in.Time)
+			}
+		} else if len(found) == 0 {
+			spanner.Spans(u, s.data)
+		}
 	}
 	if ci.Framing = string(units.Ending()); ci.Framing == "" {
 		ci.Framing = sidecar.FramingUnknown
 	}
 	for _, s := range sources {
 		for name := range s.streams {
-			s.info.Streams = append(s.info.Streams, name)
+			s.info.Streams = append(s.info.Streams, wire.SafeText(name, maxLabel))
 		}
 		sort.Strings(s.info.Streams)
 		ci.Sources = append(ci.Sources, s.info)
@@ -334,7 +346,8 @@ func (c *Connection) readFrames(ci *ConnectionInfo, kinds map[uint32]int64, opt 
 
 type sourceSum struct {
 	info    SourceInfo
-	streams map[string]bool
+	streams map[string]bool // names as they came, cut to what is shown
+	timed   bool
 }
 
 func (s *sourceSum) add(in wire.Info, size int64) {
@@ -343,15 +356,29 @@ func (s *sourceSum) add(in wire.Info, size int64) {
 	if in.Label != "" {
 		s.info.Label = wire.SafeText(in.Label, maxLabel)
 	}
-	if in.Stream != "" && len(s.streams) < MaxStreams {
-		s.streams[wire.SafeText(in.Stream, maxLabel)] = true
+}
+
+// data is a piece of a stream's data.
+func (s *sourceSum) data(stream []byte, first, last int64) {
+	s.stream(stream)
+	s.span(first, last)
+}
+
+func (s *sourceSum) stream(name []byte) {
+	name = name[:min(len(name), maxLabel)]
+	if s.streams[string(name)] || len(s.streams) >= MaxStreams {
+		return
 	}
-	if in.HasTime {
-		if s.info.First == 0 || in.Time < s.info.First {
-			s.info.First = in.Time
-		}
-		s.info.Last = max(s.info.Last, in.Time)
+	s.streams[string(name)] = true
+}
+
+func (s *sourceSum) span(first, last int64) {
+	if !s.timed {
+		s.timed, s.info.First, s.info.Last = true, first, last
+		return
 	}
+	s.info.First = min(s.info.First, first)
+	s.info.Last = max(s.info.Last, last)
 }
 
 type progressFunc func(int64)

@@ -133,6 +133,16 @@ type Briefer interface {
 	Brief(u Unit) Info
 }
 
+// Spanner is a decoder of data that has times: it tells of which series a unit
+// holds data and from when to when. What else a unit says of times, such as when
+// it was made, is no data's.
+type Spanner interface {
+	// Spans calls visit for each piece of data in the unit, all of whose bytes
+	// it needs; first and last are nanoseconds since 1970. Of a unit that does
+	// not decode it tells nothing.
+	Spans(u Unit, visit func(stream []byte, first, last int64))
+}
+
 // Skimmer is a decoder that moves over many small frames at a time, for who
 // looks at millions of them.
 type Skimmer interface {

@@ -154,7 +154,7 @@ func Open(dir string, o Options) (*Recorder, error) {
 		o.Capture.Registry = protocols.All()
 	}
 	r := &Recorder{opt: o, clock: o.Capture.Clock, log: o.Log, start: time.Now(), found: map[string]int64{}, tries: map[tried]tries{}}
-	r.count.open = map[*tape]struct{}{}
+	r.count.open, r.count.protocols = map[*tape]struct{}{}, map[string]int64{}
 	told := o.Capture.OnSealed
 	o.Capture.OnSealed = func(s capture.Sealed) {
 		r.count.files.Add(1)
@@ -507,7 +507,7 @@ func (r *Recorder) connection(ctx context.Context, c *source.Conn) error {
 	for _, n := range c.Notes {
 		log.Warn(n)
 	}
-	t := r.newTape(func() (*capture.Writer, error) { return w, nil }, func(err error) {
+	t := r.newTape(nameOf(c), false, func() (*capture.Writer, error) { return w, nil }, func(err error) {
 		r.fail(err)
 		c.Interrupt()
 	})
@@ -602,13 +602,13 @@ func (r *Recorder) report(t *tape, name string, v source.Verdict, only bool, log
 		return // there is no such connection; its bytes are counted
 	}
 	s := w.Stats()
-	e := Ended{Connection: w.ID(), Endpoint: name, Received: t.received.Load(), Written: s.Written, Synced: s.Synced,
+	e := Ended{Connection: w.ID(), Endpoint: name, Protocol: t.protocolName(), Received: t.received.Load(), Written: s.Written, Synced: s.Synced,
 		Transport: verdictOf(v).Kind, Detail: string(v.End) + ": " + v.Reason, Framing: string(t.ending)}
 	_, _, e.Stalled = t.buf.usage()
 	if t.err != nil {
 		e.Transport, e.Detail = sidecar.TransportFailed, t.err.Error()
 	}
-	log.Info("ended", "connection", e.Connection, "received", e.Received, "written", e.Written, "transport", e.Transport, "detail", e.Detail, "framing", e.Framing)
+	log.Info("ended", "connection", e.Connection, "received", e.Received, "written", e.Written, "transport", e.Transport, "detail", e.Detail, "protocol", e.Protocol, "framing", e.Framing)
 	// Where connections follow each other, ends of all kinds are what the
 	// journal is for. Where this was the only one, what it lacks is missing.
 	// A stop of ours cuts what was under way, and is no loss of the stream's.

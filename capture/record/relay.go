@@ -92,7 +92,7 @@ func (r *Recorder) relayOne(ctx context.Context, client net.Conn, at string, to 
 	}
 	defer server.Close()
 	p.server = server
-	name := fmt.Sprintf("relay of %s, which listens at %s, to %s", peer, at, to)
+	name := fmt.Sprintf("relay at %s, of %s to %s", at, peer, to)
 	down, up := r.tapePair(p, name)
 	log := r.log.With("client", peer, "server", to.String())
 	if r.opt.ClientPublishes {
@@ -139,8 +139,9 @@ func (r *Recorder) tapePair(p *pair, name string) (down, up *tape) {
 	}
 	var once sync.Once
 	failed := func(err error) { once.Do(func() { r.relayTrouble(p, err) }) }
-	down = r.newTape(func() (*capture.Writer, error) { both.Do(begin); return wd, err }, failed)
-	up = r.newTape(func() (*capture.Writer, error) { both.Do(begin); return wu, err }, failed)
+	down = r.newTape(name, false, func() (*capture.Writer, error) { both.Do(begin); return wd, err }, failed)
+	// What goes to a publisher is often no protocol of its own, as a request is.
+	up = r.newTape(name, true, func() (*capture.Writer, error) { both.Do(begin); return wu, err }, failed)
 	return down, up
 }
 

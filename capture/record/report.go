@@ -16,9 +16,12 @@ const (
 type Ended struct {
 	Connection string `json:"connection"`
 	Endpoint   string `json:"endpoint"`
-	Received   int64  `json:"received"`
-	Written    int64  `json:"written"`
-	Synced     int64  `json:"synced"`
+	// Protocol is what the bytes are, "raw" when they are of none that is
+	// known, "" when none came.
+	Protocol string `json:"protocol"`
+	Received int64  `json:"received"`
+	Written  int64  `json:"written"`
+	Synced   int64  `json:"synced"`
 	// Transport is the transport's verdict in a sidecar's words, Detail the
 	// same for people, Framing where the frames ended, "" where none are known.
 	Transport string `json:"transport"`

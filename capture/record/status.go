@@ -1,6 +1,9 @@
 package record
 
 import (
+	"maps"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -27,6 +30,11 @@ type Status struct {
 	// Open connections now, and Connections so far.
 	Open        int   `json:"open"`
 	Connections int64 `json:"connections"`
+	// Protocols is how many of the connections so far turned out to be of each
+	// protocol, "raw" for none that is known.
+	Protocols map[string]int64 `json:"protocols"`
+	// Now lists open connections, the oldest first, at most maxNow of them.
+	Now []OpenConnection `json:"now"`
 	// Attempts that made no connection.
 	Attempts int64 `json:"failed_attempts"`
 	// Files that were sealed, and Pruned ones that were deleted.
@@ -39,6 +47,20 @@ type Status struct {
 	// Trouble is the newest thing that went wrong, for people.
 	Trouble string `json:"trouble,omitempty"`
 }
+
+// OpenConnection is one that is being recorded, in a status.
+type OpenConnection struct {
+	Connection string `json:"connection"`
+	Endpoint   string `json:"endpoint"`
+	// Protocol is "" as long as the bytes do not tell it.
+	Protocol string `json:"protocol"`
+	Received int64  `json:"received"`
+	Written  int64  `json:"written"`
+	Synced   int64  `json:"synced"`
+}
+
+// maxNow is how many open connections a status lists.
+const maxNow = 100
 
 // counters are the sums behind a Status, of connections that ended and of those
 // that are open.
@@ -53,6 +75,14 @@ type counters struct {
 	most        int64         // of one buffer
 	trouble     string
 	open        map[*tape]struct{}
+	protocols   map[string]int64
+}
+
+// told counts a connection whose protocol is known now.
+func (c *counters) told(protocol string) {
+	c.mu.Lock()
+	c.protocols[protocol]++
+	c.mu.Unlock()
 }
 
 func (c *counters) setTrouble(s string) {
@@ -109,6 +139,7 @@ func (r *Recorder) Status() Status {
 	r.count.mu.Lock()
 	defer r.count.mu.Unlock()
 	s.Stalled, s.WaitingMost, s.Trouble = r.count.stalled, r.count.most, r.count.trouble
+	s.Protocols, s.Now = maps.Clone(r.count.protocols), []OpenConnection{}
 	s.Open, s.NotRecorded = len(r.count.open), r.count.notRecorded
 	for t := range r.count.open {
 		wait, most, stalled := t.buf.usage()
@@ -116,6 +147,12 @@ func (r *Recorder) Status() Status {
 		s.WaitingMost = max(s.WaitingMost, most)
 		s.Stalled += stalled
 		s.NotRecorded += t.notRecorded()
+		if w := t.w.Load(); w != nil {
+			n := w.Stats()
+			s.Now = append(s.Now, OpenConnection{w.ID(), t.name, t.protocolName(), t.received.Load(), n.Written, n.Synced})
+		}
 	}
+	slices.SortFunc(s.Now, func(a, b OpenConnection) int { return strings.Compare(a.Connection, b.Connection) })
+	s.Now = s.Now[:min(len(s.Now), maxNow)]
 	return s
 }

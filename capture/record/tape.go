@@ -25,8 +25,14 @@ type tape struct {
 	// failed is called once when recording can't go on. It must not wait for
 	// the disk.
 	failed func(error)
+	// name is the endpoint's, for people; quiet says that an unknown protocol
+	// is nothing to warn of.
+	name  string
+	quiet bool
 	// w is there once it was opened.
 	w atomic.Pointer[capture.Writer]
+	// protocol is what the bytes are, "" while that is not told.
+	protocol atomic.Pointer[string]
 
 	received atomic.Int64
 	broken   atomic.Bool
@@ -44,8 +50,8 @@ type tape struct {
 	err    error
 }
 
-func (r *Recorder) newTape(open func() (*capture.Writer, error), failed func(error)) *tape {
-	t := &tape{r: r, buf: newBuffer(r.opt.Buffer), open: open, failed: failed,
+func (r *Recorder) newTape(name string, quiet bool, open func() (*capture.Writer, error), failed func(error)) *tape {
+	t := &tape{r: r, buf: newBuffer(r.opt.Buffer), open: open, failed: failed, name: name, quiet: quiet,
 		rotate: make(chan struct{}, 1), quit: make(chan error, 1), done: make(chan struct{})}
 	r.count.add(t)
 	go t.run()
@@ -169,6 +175,7 @@ func (t *tape) run() {
 		why, v = closedFor(t.end.End), verdictOf(t.end)
 	}
 	ending, cerr := w.Close(v, why)
+	t.tellProtocol(w)
 	t.account()
 	if cerr != nil && err == nil {
 		err = cerr
@@ -194,6 +201,7 @@ func (t *tape) loop(w *capture.Writer) error {
 		var err error
 		if len(p) > 0 {
 			err = t.write(w, p, from, marks)
+			t.tellProtocol(w)
 			t.buf.release(len(p))
 			select {
 			case <-t.rotate:
@@ -234,6 +242,34 @@ func (t *tape) write(w *capture.Writer, p []byte, from int, marks []mark) error 
 		return w.Sync()
 	}
 	return nil
+}
+
+// tellProtocol says what the bytes are, once they tell it. Of no byte nothing is
+// said.
+func (t *tape) tellProtocol(w *capture.Writer) {
+	if t.protocol.Load() != nil || w.Stats().Written == 0 {
+		return
+	}
+	p := w.Protocol()
+	if p == "" {
+		return
+	}
+	t.protocol.Store(&p)
+	t.r.count.told(p)
+	log := t.r.log.With("endpoint", t.name, "connection", w.ID(), "protocol", p)
+	if p == capture.ProtocolRaw && t.r.opt.Protocol != capture.ProtocolRaw && !t.quiet {
+		log.Warn("no known protocol, recorded as raw bytes")
+		return
+	}
+	log.Info("protocol")
+}
+
+// protocolName is what the bytes are, "" while that is not told.
+func (t *tape) protocolName() string {
+	if p := t.protocol.Load(); p != nil {
+		return *p
+	}
+	return ""
 }
 
 func (t *tape) syncEvery(w *capture.Writer, every time.Duration, stop <-chan struct{}) {

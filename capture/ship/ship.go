@@ -67,7 +67,7 @@ type Report struct {
 	Verdict string `json:"verdict"`
 	Dest    string `json:"dest"`
 	// Shipped capture files now, their bytes as recorded and as stored there;
-	// Already counts those that were shipped before.
+	// Already counts those that were there whole before.
 	Shipped int64 `json:"shipped"`
 	Bytes   int64 `json:"bytes"`
 	Stored  int64 `json:"stored"`
@@ -76,6 +76,16 @@ type Report struct {
 	Unfinished int64          `json:"unfinished"`
 	Findings   []wire.Finding `json:"-"`
 	Errors     []string       `json:"errors"`
+
+	counted map[string]bool // the files in Shipped and Already
+}
+
+// already counts a file that was there, unless this report knows of it.
+func (r *Report) already(i item) {
+	if !r.counted[i.mark()] {
+		r.counted[i.mark()] = true
+		r.Already++
+	}
 }
 
 // Shipper ships one capture directory to one destination.
@@ -89,6 +99,7 @@ type Shipper struct {
 	done     map[string]string // of files shipped before: base name of the .cap to SHA-256
 	known    bool              // done holds what the journal says
 	reported map[string]bool
+	watching bool
 }
 
 // New makes a shipper for a capture directory, which must exist.
@@ -158,20 +169,22 @@ func (s *Shipper) Pass(ctx context.Context, rep *Report) error {
 		return err
 	}
 	rep.Unfinished = unfinished
+	if rep.counted == nil {
+		rep.counted = map[string]bool{}
+	}
 	var total, done int64
 	for _, i := range items {
 		if s.done[i.mark()] == "" || s.opt.Recheck {
 			total += i.size
 		}
 	}
-	rep.Already = 0
 	for _, i := range items {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		before := s.done[i.mark()]
 		if before != "" && !s.opt.Recheck {
-			rep.Already++
+			rep.already(i)
 			continue
 		}
 		if before != "" {
@@ -256,83 +269,168 @@ func (s *Shipper) sealed() (items []item, unfinished int64, err error) {
 	return items, unfinished, nil
 }
 
-// sum is one line of a sums file.
-type sum struct{ name, hex string }
-
 // errDamaged says that bytes are not those that their sidecar describes.
 var errDamaged = errors.New("the bytes differ from what the sidecar says")
 
-// ship copies one file with its side files, and has the journal say so.
+// piece is one file on its way: what it is called here and there, and what is
+// known of its bytes.
+type piece struct {
+	from, to string
+	// want is the SHA-256 of the recorded bytes, "" when not known.
+	want     string
+	compress bool
+	// expect is what the sums at the destination say of what is stored, "" when
+	// there are none.
+	expect string
+	// there says that the destination has it already.
+	there bool
+	// stored and plain are the SHA-256 of what is stored there and of the
+	// recorded bytes, size how many bytes are stored.
+	stored, plain string
+	size          int64
+}
+
+// occupiedError says that the destination has another file of a name.
+type occupiedError struct{ name string }
+
+func (e *occupiedError) Error() string { return e.name + ": " + fs.ErrExist.Error() }
+
+// ship copies one file with its side files, and has the journal say so. What is
+// there already, in either form, is held against what is here before anything
+// is written: of a file that can't be whole there nothing is.
 func (s *Shipper) ship(ctx context.Context, i item, rep *Report) error {
 	want, start, err := s.described(i, rep)
 	if err != nil {
 		return err
 	}
-	var sums []sum
-	for _, side := range i.sides {
-		hex, _, _, err := s.put(ctx, side, side, "", false)
-		if errors.Is(err, fs.ErrExist) {
-			return s.occupied(i, side, rep)
+	pieces, summed, err := s.compare(ctx, i, want)
+	wrote := false
+	for k := 0; err == nil && k < len(pieces); k++ {
+		if p := &pieces[k]; !p.there {
+			wrote = true
+			err = s.put(ctx, i.stem, p)
 		}
-		if err != nil {
-			return err
-		}
-		sums = append(sums, sum{side, hex})
 	}
-	name, compress, err := s.formThere(ctx, i)
-	if err != nil {
-		return err
+	if err == nil && !summed {
+		wrote = true
+		err = s.putSums(ctx, i, pieces)
 	}
-	stored, plain, size, err := s.put(ctx, i.bytes, name, want, compress)
+	var taken *occupiedError
+	data := pieces[len(pieces)-1]
 	switch {
 	case errors.Is(err, errDamaged):
 		s.find(rep, wire.Finding{Kind: KindDamagedSource, Connection: capture.ParseName(i.bytes).Connection, File: i.bytes, Offset: start,
-			Want: want, Got: plain, Message: "the file's SHA-256 is not the one in its sidecar: it is not shipped",
+			Want: want, Got: data.plain, Message: "the file's SHA-256 is not the one in its sidecar: it is not shipped",
 			Cost: "the file is only here"})
 		return nil
-	case errors.Is(err, fs.ErrExist):
-		return s.occupied(i, name, rep)
+	case errors.As(err, &taken):
+		s.find(rep, wire.Finding{Kind: KindOccupied, Connection: capture.ParseName(i.bytes).Connection, File: i.bytes,
+			Message: "the destination has another file named " + wire.SafeText(taken.name, 200) + ": it is left as it is", Cost: "the file is not shipped"})
+		return nil
 	case err != nil:
 		return err
 	}
-	sums = append([]sum{{name, stored}}, sums...)
-	if err := s.putSums(ctx, i.stem+".sha256", sums); errors.Is(err, fs.ErrExist) {
-		return s.occupied(i, i.stem+".sha256", rep)
-	} else if err != nil {
-		return err
-	}
-	e := capture.Entry{Event: capture.EventShip, File: i.mark(), Bytes: i.size, SHA256: plain, Dest: s.dest.String()}
+	e := capture.Entry{Event: capture.EventShip, File: i.mark(), Bytes: i.size, SHA256: data.plain, Dest: s.dest.String()}
 	if err := capture.Append(s.fs, s.dir, true, capture.Stamp(e, s.opt.Clock.Now())); err != nil {
 		return err
 	}
-	s.done[i.mark()] = plain
+	s.done[i.mark()] = data.plain
+	if !wrote {
+		rep.already(i)
+		return nil
+	}
+	rep.counted[i.mark()] = true
 	rep.Shipped++
 	rep.Bytes += i.size
-	rep.Stored += size
+	rep.Stored += data.size
 	s.log.Info("shipped", "file", i.bytes, "dest", s.dest.String())
 	return nil
 }
 
-// formThere is the name that the bytes get at the destination, and whether they
-// are compressed for it. What lies there in the other form already, from a pass
-// that was broken off, stays in that form.
-func (s *Shipper) formThere(ctx context.Context, i item) (name string, compress bool, err error) {
-	plain, zst := i.stem+".cap", i.stem+".cap.zst"
-	if i.form == capture.FormCompressed {
-		return zst, false, nil
+// compare gives the pieces of a file, the bytes last, each held against what
+// the destination has of it, and whether the sums are there. An
+// *occupiedError names what is there and is another's.
+func (s *Shipper) compare(ctx context.Context, i item, want string) (pieces []piece, summed bool, err error) {
+	for _, side := range i.sides {
+		pieces = append(pieces, piece{from: side, to: side})
 	}
-	name, other := plain, zst
-	if s.opt.Zstd {
-		name, other = zst, plain
+	sums, summed, err := s.sumsThere(ctx, i)
+	if err != nil {
+		return append(pieces, piece{from: i.bytes}), false, err
+	}
+	name, err := s.formThere(ctx, i, sums)
+	pieces = append(pieces, piece{from: i.bytes, to: name, want: want,
+		compress: strings.HasSuffix(name, ".zst") && i.form != capture.FormCompressed})
+	if err != nil {
+		return pieces, false, err
+	}
+	for k := range pieces {
+		if err := s.look(ctx, &pieces[k]); err != nil {
+			return pieces, false, err
+		}
+	}
+	if !summed {
+		return pieces, false, nil
+	}
+	for k := range pieces {
+		p := &pieces[k]
+		if p.expect = sums[p.to]; p.expect == "" || len(sums) != len(pieces) || p.there && p.expect != p.stored {
+			return pieces, false, &occupiedError{i.stem + ".sha256"}
+		}
+	}
+	return pieces, true, nil
+}
+
+// maxSums is how long a file's sums may be.
+const maxSums = 64 << 10
+
+// sumsThere reads the sums that the destination has of a file: hashes by name.
+func (s *Shipper) sumsThere(ctx context.Context, i item) (sums map[string]string, there bool, err error) {
+	name := i.stem + ".sha256"
+	f, err := s.dest.Open(ctx, name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, false, nil
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxSums+1))
+	if err != nil {
+		return nil, false, err
+	}
+	sums = map[string]string{}
+	for line := range strings.Lines(string(text)) {
+		hex, file, ok := strings.Cut(strings.TrimSuffix(line, "\n"), "  ")
+		if !ok || len(text) > maxSums {
+			return nil, false, &occupiedError{name}
+		}
+		sums[file] = hex
+	}
+	return sums, true, nil
+}
+
+// formThere is the name that the bytes get at the destination. What lies there
+// in the other form already, or is to lie there by its sums, stays in it.
+func (s *Shipper) formThere(ctx context.Context, i item, sums map[string]string) (string, error) {
+	name, other := i.stem+".cap", i.stem+".cap.zst"
+	if s.opt.Zstd || i.form == capture.FormCompressed {
+		name, other = other, name
+	}
+	if sums[name] != "" {
+		return name, nil
 	}
 	f, err := s.dest.Open(ctx, other)
 	if err == nil {
-		f.Close()
-		name = other
-	} else if !errors.Is(err, fs.ErrNotExist) {
-		return "", false, err
+		return other, f.Close()
 	}
-	return name, name == zst, nil
+	if !errors.Is(err, fs.ErrNotExist) {
+		return name, err
+	}
+	if i.form != capture.FormCompressed && sums[other] != "" {
+		name = other
+	}
+	return name, nil
 }
 
 // described reads what the sidecar says the bytes hash to, "" without one.
@@ -351,12 +449,6 @@ func (s *Shipper) described(i item, rep *Report) (sha string, start int64, err e
 	return "", 0, nil
 }
 
-func (s *Shipper) occupied(i item, name string, rep *Report) error {
-	s.find(rep, wire.Finding{Kind: KindOccupied, Connection: capture.ParseName(i.bytes).Connection, File: i.bytes,
-		Message: "the destination has another file named " + name + ": it is left as it is", Cost: "the file is not shipped"})
-	return nil
-}
-
 // maxFindings bounds a report that a watch adds to for months.
 const maxFindings = 1000
 
@@ -367,103 +459,116 @@ func (s *Shipper) find(rep *Report, f wire.Finding) {
 		return
 	}
 	s.reported[key] = true
-	s.log.Error("finding", "kind", f.Kind, "file", f.File, "message", f.Message)
+	if s.watching {
+		// Its report may be months away.
+		s.log.Error("finding", "kind", f.Kind, "file", f.File, "message", f.Message)
+	}
 	if len(rep.Findings) < maxFindings {
 		rep.Findings = append(rep.Findings, f)
 	}
 }
 
-// put copies one file of the directory to the destination, if it is not there
-// already. want is the SHA-256 of the recorded bytes, "" when not known. It
-// gives the hash of what is stored, that of the recorded bytes, and how many
-// bytes are stored.
-func (s *Shipper) put(ctx context.Context, from, to, want string, compress bool) (stored, plain string, size int64, err error) {
-	source := func() (io.ReadCloser, error) {
-		f, err := s.fs.Open(filepath.Join(s.dir, from))
-		if err != nil {
-			return nil, err
-		}
-		n, err := f.Size()
-		if err != nil {
-			f.Close()
-			return nil, err
-		}
-		return readCloser{io.NewSectionReader(f, 0, n), f}, nil
+// source opens a file of the directory.
+func (s *Shipper) source(name string) (io.ReadCloser, error) {
+	f, err := s.fs.Open(filepath.Join(s.dir, name))
+	if err != nil {
+		return nil, err
 	}
-	zst := compress || strings.HasSuffix(from, ".zst")
-	there, err := s.dest.Open(ctx, to)
-	if err == nil {
-		// A pass that was broken off before the journal knew, or another
-		// file: only the bytes tell.
-		stored, thereplain, n, err := digest(there, zst)
-		there.Close()
-		if err != nil {
-			return "", "", 0, fmt.Errorf("%w: %w", fs.ErrExist, err)
-		}
-		src, err := source()
-		if err != nil {
-			return "", "", 0, err
-		}
-		_, hereplain, _, err := digest(src, strings.HasSuffix(from, ".zst"))
-		src.Close()
-		if err != nil {
-			return "", "", 0, err
-		}
-		if want != "" && hereplain != want {
-			return "", hereplain, 0, errDamaged
-		}
-		if thereplain != hereplain {
-			return "", "", 0, &fs.PathError{Op: "create", Path: to, Err: fs.ErrExist}
-		}
-		return stored, hereplain, n, nil
+	n, err := f.Size()
+	if err != nil {
+		f.Close()
+		return nil, err
 	}
-	if !errors.Is(err, fs.ErrNotExist) {
-		return "", "", 0, err
+	return readCloser{io.NewSectionReader(f, 0, n), f}, nil
+}
+
+// look holds a piece against what the destination has of that name: from a pass
+// that was broken off, from another shipper, or another file. Only the bytes
+// tell.
+func (s *Shipper) look(ctx context.Context, p *piece) error {
+	there, err := s.dest.Open(ctx, p.to)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
 	}
+	if err != nil {
+		return err
+	}
+	stored, thereplain, n, therr := digest(there, strings.HasSuffix(p.to, ".zst"))
+	there.Close()
+	src, err := s.source(p.from)
+	if err != nil {
+		return err
+	}
+	_, p.plain, _, err = digest(src, strings.HasSuffix(p.from, ".zst"))
+	src.Close()
+	switch {
+	case err != nil:
+		return err
+	case p.want != "" && p.plain != p.want:
+		return errDamaged
+	case therr != nil || thereplain != p.plain:
+		return &occupiedError{p.to}
+	}
+	p.there, p.stored, p.size = true, stored, n
+	return nil
+}
+
+// put copies a piece to the destination and fills in what is stored there.
+func (s *Shipper) put(ctx context.Context, stem string, p *piece) error {
+	zst := strings.HasSuffix(p.to, ".zst")
 	out := sha256.New()
 	var count counter
-	err = s.dest.Put(ctx, to, func(w io.Writer) error {
-		src, err := source()
+	err := s.dest.Put(ctx, p.to, func(w io.Writer) error {
+		src, err := s.source(p.from)
 		if err != nil {
 			return err
 		}
 		defer src.Close()
 		w = io.MultiWriter(w, out, &count)
 		switch {
-		case compress:
+		case p.compress:
 			h := sha256.New()
 			err = capture.CompressTo(w, io.TeeReader(src, h))
-			plain = sumOf(h)
+			p.plain = sumOf(h)
 		case zst:
 			// What is compressed already is held against its sidecar by
 			// taking it apart once more.
 			if _, err = io.Copy(w, src); err == nil {
-				again, oerr := source()
+				again, oerr := s.source(p.from)
 				if oerr != nil {
 					return oerr
 				}
-				_, plain, _, err = digest(again, true)
+				_, p.plain, _, err = digest(again, true)
 				again.Close()
 			}
 		default:
 			_, err = io.Copy(w, src)
-			plain = sumOf(out)
+			p.plain = sumOf(out)
 		}
-		if err == nil && want != "" && plain != want {
-			err = errDamaged
+		switch {
+		case err != nil:
+			return err
+		case p.want != "" && p.plain != p.want:
+			return errDamaged
+		case p.expect != "" && p.expect != sumOf(out):
+			return &occupiedError{stem + ".sha256"}
 		}
-		return err
+		return nil
 	}, func(r io.Reader) error {
 		gotStored, gotPlain, n, err := digest(r, zst)
 		if err != nil {
 			return fmt.Errorf("reading back: %w", err)
 		}
-		if gotStored != sumOf(out) || gotPlain != plain || n != int64(count) {
+		if gotStored != sumOf(out) || gotPlain != p.plain || n != int64(count) {
 			return errors.New("what was read back differs from what was written")
 		}
 		return nil
 	})
-	return sumOf(out), plain, int64(count), err
+	if errors.Is(err, fs.ErrExist) {
+		return &occupiedError{p.to}
+	}
+	p.stored, p.size = sumOf(out), int64(count)
+	return err
 }
 
 // digest reads r whole: the hash of its bytes, that of what they decompress to,
@@ -493,28 +598,15 @@ func digest(r io.Reader, zst bool) (stored, plain string, size int64, err error)
 	return sumOf(h), sumOf(p), int64(n), nil
 }
 
-// putSums writes what sha256sum -c reads.
-func (s *Shipper) putSums(ctx context.Context, name string, sums []sum) error {
+// putSums writes what sha256sum -c reads, the bytes first.
+func (s *Shipper) putSums(ctx context.Context, i item, pieces []piece) error {
+	last := len(pieces) - 1
 	var text []byte
-	for _, x := range sums {
-		text = append(text, x.hex+"  "+x.name+"\n"...)
+	for _, p := range append([]piece{pieces[last]}, pieces[:last]...) {
+		text = append(text, p.stored+"  "+p.to+"\n"...)
 	}
-	there, err := s.dest.Open(ctx, name)
-	if err == nil {
-		defer there.Close()
-		got, err := io.ReadAll(io.LimitReader(there, int64(len(text))+1))
-		if err != nil {
-			return err
-		}
-		if !bytes.Equal(got, text) {
-			return &fs.PathError{Op: "create", Path: name, Err: fs.ErrExist}
-		}
-		return nil
-	}
-	if !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return s.dest.Put(ctx, name, func(w io.Writer) error {
+	name := i.stem + ".sha256"
+	err := s.dest.Put(ctx, name, func(w io.Writer) error {
 		_, err := w.Write(text)
 		return err
 	}, func(r io.Reader) error {
@@ -524,6 +616,10 @@ func (s *Shipper) putSums(ctx context.Context, name string, sums []sum) error {
 		}
 		return err
 	})
+	if errors.Is(err, fs.ErrExist) {
+		return &occupiedError{name}
+	}
+	return err
 }
 
 // recheck reads a file that was shipped before at the destination, in the form
@@ -540,7 +636,7 @@ func (s *Shipper) recheck(ctx context.Context, i item, rep *Report) error {
 		_, plain, _, err := digest(f, strings.HasSuffix(name, ".zst"))
 		f.Close()
 		if err == nil && plain == s.done[i.mark()] {
-			rep.Already++
+			rep.already(i)
 			return nil
 		}
 		s.find(rep, wire.Finding{Kind: KindMissingThere, Connection: capture.ParseName(i.bytes).Connection, File: i.bytes,

@@ -32,6 +32,7 @@ func (s *Shipper) Watch(ctx context.Context, poll time.Duration, rep *Report) er
 	if poll <= 0 {
 		poll = DefaultPoll
 	}
+	s.watching = true
 	w := newWatcher(s, poll)
 	defer w.close()
 	back := source.NewBackoff(retryMax)

@@ -39,7 +39,7 @@ func setupInfo(fs *pflag.FlagSet) func(*cli.Run) error {
 	fs.BoolVar(&asCSV, "csv", false, "print one line a file, as CSV")
 	fs.BoolVar(&files, "files", false, "list the files too")
 	fs.BoolVar(&opt.Quick, "quick", false, "believe the sidecars and read no frames: no sources")
-	fs.DurationVar(&opt.Pause, "pause", capture.DefaultPause, "the shortest time without bytes to list")
+	cli.DurationVar(fs, &opt.Pause, "pause", capture.DefaultPause, "the shortest time without bytes to list")
 	return func(run *cli.Run) error {
 		if len(run.Args) == 0 {
 			return cli.Usagef("name at least one input")
@@ -47,7 +47,7 @@ func setupInfo(fs *pflag.FlagSet) func(*cli.Run) error {
 		if r.json && asCSV {
 			return cli.Usagef("choose one of --json and --csv")
 		}
-		opt.Input = capture.InputOptions{Protocol: r.protocol}
+		opt.Input = capture.InputOptions{Protocol: r.protocol.Value}
 		feed, done := progress(run.Stderr, "reading", run.Args, opt.Input)
 		opt.Progress = feed
 		info, err := capture.Describe(run.Args, opt)

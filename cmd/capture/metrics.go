@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -54,7 +55,17 @@ func newCollector(status func() record.Status) *collector {
 	}}
 }
 
+// byProtocol counts connections by what their bytes are.
+var byProtocol = prometheus.NewDesc("wiretape_protocol_connections_total",
+	"Connections that turned out to be of a protocol, raw for none that is known.", []string{"protocol"}, nil)
+
+// openBytes tells the protocol of each open connection, and how much came.
+var openBytes = prometheus.NewDesc("wiretape_open_connection_received_bytes",
+	"Bytes that came by an open connection.", []string{"connection", "endpoint", "protocol"}, nil)
+
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
+	ch <- byProtocol
+	ch <- openBytes
 	for _, m := range c.metrics {
 		ch <- m.desc
 	}
@@ -64,6 +75,13 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	s := c.status()
 	for _, m := range c.metrics {
 		ch <- prometheus.MustNewConstMetric(m.desc, m.kind, m.value(s))
+	}
+	for p, n := range s.Protocols {
+		ch <- prometheus.MustNewConstMetric(byProtocol, prometheus.CounterValue, float64(n), p)
+	}
+	for _, o := range s.Now {
+		ch <- prometheus.MustNewConstMetric(openBytes, prometheus.GaugeValue, float64(o.Received),
+			o.Connection, strings.ToValidUTF8(o.Endpoint, "\uFFFD"), o.Protocol)
 	}
 }
 

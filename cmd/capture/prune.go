@@ -22,7 +22,7 @@ type retentionFlags struct {
 
 func (r *retentionFlags) register(fs *pflag.FlagSet) {
 	fs.Var(&r.bytes, "keep-bytes", "the most that the directory may take on disk")
-	fs.DurationVar(&r.age, "keep-age", 0, "how long after its last byte came a file is kept")
+	cli.DurationVar(fs, &r.age, "keep-age", 0, "how long after its last byte came a file is kept")
 	fs.IntVar(&r.files, "keep-files", 0, "how many sealed files are kept")
 	fs.BoolVar(&r.unshipped, "delete-unshipped", false, "delete also what was not shipped anywhere")
 }

@@ -39,8 +39,8 @@ func setupRelay(fs *pflag.FlagSet) func(*cli.Run) error {
 		client     bool
 		maxConns   int
 	)
-	fs.StringVar(&listen, "listen", "", "the `ADDR`ess that clients connect to")
-	fs.StringVar(&to, "to", "", "the `ADDR`ess of the server")
+	fs.StringVar(&listen, "listen", "", "the address `ADDR` that clients connect to")
+	fs.StringVar(&to, "to", "", "the address `ADDR` of the server")
 	s.register(fs)
 	s.buffer = relayBuffer
 	fs.Lookup("buffer").DefValue = s.buffer.String()

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -25,6 +26,7 @@ import (
 
 	"wiretape/capture"
 	"wiretape/capture/record"
+	"wiretape/capture/sidecar"
 	"wiretape/cmd/internal/cli"
 	"wiretape/wire"
 	"wiretape/wire/protocols"
@@ -63,9 +65,9 @@ type service struct {
 func (s *service) register(fs *pflag.FlagSet) {
 	s.buffer = record.DefaultBuffer
 	s.logFormat = cli.Word{Value: "text", Words: []string{"text", "json"}}
-	fs.StringVar(&s.dir, "dir", "", "the capture `DIR`ectory; made when it does not exist")
+	fs.StringVar(&s.dir, "dir", "", "the capture directory `DIR`; made when it does not exist")
 	fs.Var(&s.rotateBytes, "rotate-bytes", "begin a new file at the frame boundary before it would get larger")
-	fs.DurationVar(&s.rotateEvery, "rotate-every", 0, "begin a new file at the next frame boundary after so long")
+	cli.DurationVar(fs, &s.rotateEvery, "rotate-every", 0, "begin a new file at the next frame boundary after so long")
 	fs.StringVar(&s.sync, "sync", "1s", "when bytes are made safe: every `DURATION`, frame (as they are written) or seal (with each file)")
 	fs.Var(&s.buffer, "buffer", "memory between the network and the disk, for each direction of a connection")
 	s.protocol = protocolFlag(fs)
@@ -74,7 +76,7 @@ func (s *service) register(fs *pflag.FlagSet) {
 	s.keep.register(fs)
 	fs.StringVar(&s.onSealed, "on-sealed", "", "`PROGRAM` that gets each sealed file's path as its argument; no shell")
 	fs.BoolVar(&s.json, "json", false, "JSON lines on standard output: status, sealed files and the report")
-	fs.DurationVar(&s.statusEvery, "status-every", tellLines, "how often --json tells the status")
+	cli.DurationVar(fs, &s.statusEvery, "status-every", tellLines, "how often --json tells the status")
 	fs.StringVar(&s.metrics, "metrics", "", "serve Prometheus metrics at `ADDR`; :PORT is the loopback interface's")
 	fs.Var(&s.logFormat, "log-format", "how the log on standard error is written")
 	fs.BoolVarP(&s.verbose, "verbose", "v", false, "log every sealed file")
@@ -87,7 +89,7 @@ func (s *service) syncMode() (record.Sync, error) {
 	case "seal":
 		return record.Sync{}, nil
 	}
-	d, err := time.ParseDuration(s.sync)
+	d, err := cli.ParseDuration(s.sync)
 	if err != nil || d <= 0 {
 		return record.Sync{}, cli.Usagef("--sync takes a duration such as 1s, frame or seal, not %q", s.sync)
 	}
@@ -134,117 +136,6 @@ func (s *service) options() (record.Options, error) {
 	return o, nil
 }
 
-// outlet writes to standard output or standard error from a goroutine of its
-// own, so that a reader that does not read holds nothing up. What need not be
-// kept is dropped once much waits.
-type outlet struct {
-	w     io.Writer
-	mu    sync.Mutex
-	queue [][]byte
-	lost  int
-	shut  bool
-	wake  chan struct{}
-	done  chan struct{}
-}
-
-// maxQueued is how many pieces wait before the next are dropped.
-const maxQueued = 1000
-
-func newOutlet(w io.Writer) *outlet {
-	o := &outlet{w: w, wake: make(chan struct{}, 1), done: make(chan struct{})}
-	go o.run()
-	return o
-}
-
-func (o *outlet) put(b []byte, keep bool) {
-	o.mu.Lock()
-	if keep || len(o.queue) < maxQueued {
-		o.queue = append(o.queue, b)
-	} else {
-		o.lost++
-	}
-	o.mu.Unlock()
-	select {
-	case o.wake <- struct{}{}:
-	default:
-	}
-}
-
-func (o *outlet) run() {
-	defer close(o.done)
-	for {
-		o.mu.Lock()
-		queue, lost, shut := o.queue, o.lost, o.shut
-		o.queue, o.lost = nil, 0
-		o.mu.Unlock()
-		for _, b := range queue {
-			// Without a reader there is nobody to tell.
-			o.w.Write(b)
-		}
-		if lost > 0 {
-			fmt.Fprintf(o.w, "(%s dropped: nobody read them)\n", wire.Count(int64(lost), "line"))
-		}
-		if len(queue) > 0 {
-			continue
-		}
-		if shut {
-			return
-		}
-		<-o.wake
-	}
-}
-
-// close waits until everything is written, or for at most limit if there is one.
-func (o *outlet) close(limit time.Duration) {
-	o.mu.Lock()
-	o.shut = true
-	o.mu.Unlock()
-	select {
-	case o.wake <- struct{}{}:
-	default:
-	}
-	var late <-chan time.Time
-	if limit > 0 {
-		late = time.After(limit)
-	}
-	select {
-	case <-o.done:
-	case <-late:
-	}
-}
-
-// screen is standard error with a status line at its foot, which the log does
-// not run into. Elsewhere than on a terminal there is no such line.
-type screen struct {
-	out  *outlet
-	term bool
-	mu   sync.Mutex
-	line string
-}
-
-const clearLine = "\r\x1b[K"
-
-func (s *screen) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	b := slices.Clone(p)
-	if s.line != "" {
-		b = []byte(clearLine + string(p) + s.line)
-	}
-	s.out.put(b, false)
-	return len(p), nil
-}
-
-func (s *screen) status(line string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.term || line == s.line {
-		return
-	}
-	s.out.put([]byte(clearLine+line), false)
-	s.line = line
-}
-
 // quietLogger is for a verb that reports at its end: without verbose it says
 // what went wrong only.
 func (s *service) quietLogger(w io.Writer) *slog.Logger {
@@ -278,15 +169,20 @@ type sealedLine struct {
 	Reason     string `json:"reason"`
 }
 
-// lines writes JSON lines, each an object with one member that names it.
-type lines struct{ out *outlet }
+// lines writes JSON lines, each an object with one member that names it: those
+// that must be kept, and those that need not.
+type lines struct{ kept, spare io.Writer }
 
 func (l *lines) put(name string, v any) {
 	if l == nil {
 		return
 	}
+	w := l.kept
+	if name == "status" {
+		w = l.spare
+	}
 	if b, err := json.Marshal(map[string]any{name: v}); err == nil {
-		l.out.put(append(b, '\n'), name != "status")
+		w.Write(append(b, '\n'))
 	}
 }
 
@@ -294,17 +190,24 @@ func (l *lines) put(name string, v any) {
 // gives the verb's exit. opened is called between: what it opens is there
 // before anybody is told that the service is ready.
 func (s *service) run(run *cli.Run, o record.Options, opened func(context.Context, *slog.Logger) error, work func(context.Context, *record.Recorder)) error {
-	stderr := newOutlet(run.Stderr)
-	defer stderr.close(stderrLimit)
-	scr := &screen{out: stderr, term: cli.IsTerminal(run.Stderr)}
-	log := s.logger(scr)
+	words := cli.NewOutlet()
+	// On one terminal both outputs share a queue, so that what is written to
+	// the one does not run into the other's status line. The report is what the
+	// verb is for: it waits for its reader.
+	results, patience := words, time.Duration(0)
+	if !cli.IsTerminal(run.Stderr) || !cli.IsTerminal(run.Stdout) {
+		results, patience = cli.NewOutlet(), stderrLimit
+		defer results.Close(0)
+	}
+	defer func() { words.Close(patience) }()
+	stderr := words.To(run.Stderr, false)
+	scr := cli.NewScreen(stderr, cli.IsTerminal(run.Stderr))
+	stdout := func(keep bool) io.Writer { return scr.Through(results.To(run.Stdout, keep)) }
+	log := s.logger(scr.Through(stderr))
 	o.Log = log
 	var out *lines
 	if s.json {
-		stdout := newOutlet(run.Stdout)
-		// The report is what the verb is for: it waits for its reader.
-		defer stdout.close(0)
-		out = &lines{stdout}
+		out = &lines{stdout(true), stdout(false)}
 	}
 	o.Capture.OnSealed = func(f capture.Sealed) {
 		out.put("sealed", sealedLine{f.Path, f.Connection, f.Number, f.Start, f.Length, f.SHA256, f.Reason})
@@ -313,40 +216,39 @@ func (s *service) run(run *cli.Run, o record.Options, opened func(context.Contex
 	defer cancel()
 
 	// Signals first: from here on each of them finds its meaning.
-	sigs := make(chan os.Signal, 4)
-	signal.Notify(sigs, os.Interrupt, syscall.SIGTERM, syscall.SIGUSR1)
 	// A reader of our output that goes away is no reason to stop: with a
 	// handler for SIGPIPE, to the very end, a write only fails.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	var rec atomic.Pointer[record.Recorder]
+	note := newNotifier()
+	stops := slices.Clone(cli.Stops)
 	if !signal.Ignored(syscall.SIGHUP) {
 		// The terminal is closed; nohup means the opposite.
-		signal.Notify(sigs, syscall.SIGHUP)
+		stops = append(stops, syscall.SIGHUP)
 	}
-	defer signal.Stop(sigs)
-	var rec atomic.Pointer[record.Recorder]
-	var stopped atomic.Bool
-	note := newNotifier()
-	over := make(chan struct{})
-	defer close(over)
+	release := cli.OnStop(func(sig os.Signal) {
+		note.tell("STOPPING=1")
+		log.Info("stopping; again to quit at once", "signal", sig.String())
+		cancel()
+	}, func(sig os.Signal) {
+		// The unfinished file is valid as it is, and recovery seals it.
+		log.Warn("quitting at once: what is not sealed the next start recovers", "signal", sig.String())
+		scr.End()
+		words.Close(quitLimit)
+		os.Exit(cli.Failed)
+	}, stops...)
+	defer release()
+	rotations := make(chan os.Signal, 1)
+	signal.Notify(rotations, syscall.SIGUSR1)
+	defer signal.Stop(rotations)
 	go func() {
 		for {
 			select {
-			case <-over:
+			case <-ctx.Done():
 				return
-			case sig := <-sigs:
-				switch {
-				case sig == syscall.SIGUSR1:
-					if r := rec.Load(); r != nil {
-						r.Rotate()
-					}
-				case stopped.Swap(true):
-					// The unfinished file is valid as it is, and recovery
-					// seals it.
-					os.Exit(cli.Failed)
-				default:
-					note.tell("STOPPING=1")
-					log.Info("stopping", "signal", sig.String())
-					cancel()
+			case <-rotations:
+				if r := rec.Load(); r != nil {
+					r.Rotate()
 				}
 			}
 		}
@@ -384,11 +286,11 @@ func (s *service) run(run *cli.Run, o record.Options, opened func(context.Contex
 	rep, err := r.Close()
 	close(telling)
 	told.Wait()
-	scr.status("")
-	out.put("report", rep)
+	scr.End()
 	if out == nil {
-		writeReport(run.Stdout, rep)
+		writeReport(stdout(true), rep)
 	}
+	out.put("report", rep)
 	switch {
 	case err != nil:
 		if rep.NotRecorded > 0 {
@@ -407,10 +309,12 @@ const (
 	tellService  = 5 * time.Second
 	// stderrLimit is how long the end waits for a log that nobody reads.
 	stderrLimit = 2 * time.Second
+	// quitLimit is the same where quitting was asked for twice.
+	quitLimit = 200 * time.Millisecond
 )
 
 // tell says what goes on until stop: on a terminal, as JSON lines, to systemd.
-func (s *service) tell(stop <-chan struct{}, r *record.Recorder, scr *screen, out *lines, note *notifier) {
+func (s *service) tell(stop <-chan struct{}, r *record.Recorder, scr *cli.Screen, out *lines, note *notifier) {
 	every := tellTerminal
 	if out != nil {
 		every = min(every, s.statusEvery)
@@ -426,7 +330,7 @@ func (s *service) tell(stop <-chan struct{}, r *record.Recorder, scr *screen, ou
 		case now := <-tick.C:
 			st := r.Status()
 			line := statusLine(st, rate.per(st, now))
-			scr.status(line)
+			scr.Status(line)
 			if out != nil && now.Sub(lastLine) >= s.statusEvery*9/10 {
 				out.put("status", st)
 				lastLine = now
@@ -462,6 +366,9 @@ func size(n int64) string { return humanize.IBytes(uint64(max(n, 0))) }
 func statusLine(s record.Status, perSecond int64) string {
 	b := fmt.Sprintf("%d open · received %s (%s/s) · written %s · synced %s · files %d",
 		s.Open, size(s.Received), size(perSecond), size(s.Written), size(s.Synced), s.Files)
+	for _, p := range slices.Sorted(maps.Keys(s.Protocols)) {
+		b += " · " + p + " " + wire.Itoa(s.Protocols[p])
+	}
 	if s.Waiting > 0 {
 		b += " · waiting " + size(s.Waiting)
 	}
@@ -500,7 +407,17 @@ func writeReport(w io.Writer, rep *record.Report) {
 		if framing == "" {
 			framing = "not known"
 		}
-		fmt.Fprintf(&b, "%s  %s, transport %s (%s), framing %s\n", e.Connection, wire.Count(int64(e.Written), "byte"), e.Transport, wire.SafeText(e.Detail, 0), framing)
+		protocol := "protocol " + e.Protocol
+		switch e.Protocol {
+		case "":
+			protocol = "nothing came"
+		case capture.ProtocolRaw:
+			protocol = "no known protocol: raw bytes"
+		}
+		fmt.Fprintf(&b, "%s  %s, %s, transport %s (%s), framing %s\n", e.Connection, wire.Count(int64(e.Written), "byte"), protocol, e.Transport, wire.SafeText(e.Detail, 0), framing)
+		if e.Framing == string(wire.EndingCut) && e.Transport == sidecar.TransportStopped {
+			b.WriteString("  it was stopped inside a frame: the last frame is partial, and verify will say so\n")
+		}
 	}
 	io.WriteString(w, b.String())
 }

@@ -1,14 +1,11 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -47,7 +44,7 @@ func setupShip(fs *pflag.FlagSet) func(*cli.Run) error {
 		poll                                   time.Duration
 	)
 	fs.BoolVar(&watch, "watch", false, "go on as files are sealed, until a signal")
-	fs.DurationVar(&poll, "poll", ship.DefaultPoll, "how often a watch looks by itself")
+	cli.DurationVar(fs, &poll, "poll", ship.DefaultPoll, "how often a watch looks by itself")
 	fs.BoolVar(&zstd, "zstd", false, "compress, so that a reader can still seek")
 	fs.BoolVar(&recheck, "recheck", false, "read what was shipped before at the destination, and ship what is missing again")
 	fs.BoolVar(&jsonOut, "json", false, "the report as JSON")
@@ -79,10 +76,8 @@ func setupShip(fs *pflag.FlagSet) func(*cli.Run) error {
 		if err != nil {
 			return err
 		}
-		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-		defer stop()
-		// A second signal ends the process at once.
-		context.AfterFunc(ctx, stop)
+		ctx, release := cli.Interruptible()
+		defer release()
 		rep := &ship.Report{Dest: dest.String(), Verdict: record.VerdictClean, Errors: []string{}}
 		note := newNotifier()
 		note.tell("READY=1")

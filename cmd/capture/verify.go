@@ -19,13 +19,13 @@ const shownFindings = 50
 
 // reportFlags are those of the verbs that read recordings.
 type reportFlags struct {
-	protocol string
+	protocol *cli.Word
 	json     bool
 	all      bool
 }
 
 func (r *reportFlags) register(fs *pflag.FlagSet) {
-	fs.StringVar(&r.protocol, "protocol", "auto", "the inputs' protocol: auto, raw, or one by its `NAME`")
+	r.protocol = protocolFlag(fs)
 	fs.BoolVar(&r.json, "json", false, "print the report as JSON")
 	fs.BoolVar(&r.all, "all", false, "print all findings, however many")
 }
@@ -106,7 +106,7 @@ func setupVerify(fs *pflag.FlagSet) func(*cli.Run) error {
 		if len(run.Args) == 0 {
 			return cli.Usagef("name at least one input")
 		}
-		opt := capture.VerifyOptions{Input: capture.InputOptions{Protocol: r.protocol}, First: first}
+		opt := capture.VerifyOptions{Input: capture.InputOptions{Protocol: r.protocol.Value}, First: first}
 		feed, done := progress(run.Stderr, "verifying", run.Args, opt.Input)
 		opt.Progress = feed
 		rep, err := capture.Verify(run.Args, opt)

@@ -157,6 +157,27 @@ func (d *Decoder) Brief(u wire.Unit) wire.Info {
 	return info
 }
 
+// Spans implements [wire.Spanner]: a stream's data is in its Segments and Rows. An
+// Index entry tells what was, or will be, in others; a ClockOffset and a
+// SourceUpdate have times of their own.
+func (d *Decoder) Spans(u wire.Unit, visit func(stream []byte, first, last int64)) {
+	if u.Type != wire.UnitFrame {
+		return
+	}
+	switch u.Kind {
+	case KindSegment:
+		if s, fault := DecodeSegment(u); fault == nil {
+			visit(s.Stream, s.FirstTS, s.LastTS)
+		}
+	case KindRows:
+		if r, fault := DecodeRows(u); fault == nil {
+			for row := range r.All() {
+				visit(row.Stream, row.TS, row.TS)
+			}
+		}
+	}
+}
+
 // firstTime is the time of a Rows frame's first row, as far as the frame's first
 // bytes reach.
 func firstTime(b []byte) (t int64, ok bool) {

@@ -8,7 +8,7 @@ import (
 	"io"
 	"os"
 	"runtime/debug"
-	"strings"
+	"slices"
 
 	"github.com/spf13/pflag"
 
@@ -56,15 +56,24 @@ type Command struct {
 	// Setup registers the flags and gives the verb's body, which runs after
 	// they were parsed.
 	Setup func(*pflag.FlagSet) func(*Run) error
+
+	// values are the words that its argument can be, where these are few;
+	// noInput says that its arguments are no files.
+	values  []string
+	noInput bool
 }
 
 // Run is one call of a verb.
 type Run struct {
-	Args   []string
-	Flags  *pflag.FlagSet
-	Stdin  io.Reader
+	Args  []string
+	Flags *pflag.FlagSet
+	Stdin io.Reader
+	// Stdout and Stderr take the status line off the terminal before they
+	// write, and put it back.
 	Stdout io.Writer
 	Stderr io.Writer
+	// Screen is where the status line is.
+	Screen *Screen
 }
 
 // UsageError is wrong usage: the program exits with Usage and points to help.
@@ -114,30 +123,12 @@ func (p *Program) Run(args []string, stdin io.Reader, stdout, stderr io.Writer) 
 	case "-h", "--help":
 		p.help(stdout)
 		return OK
-	case "--version", "version":
-		fmt.Fprintf(stdout, "%s %s\n", p.Name, VersionString())
-		return OK
-	case "help":
-		if len(args) == 1 {
-			p.help(stdout)
-			return OK
-		}
-		c := p.find(args[1])
-		if c == nil {
-			return p.unknown(stderr, args[1])
-		}
-		fs, _ := p.flags(c)
-		p.commandHelp(stdout, c, fs)
-		return OK
-	case "completion":
-		return p.completion(args[1:], stdout, stderr)
-	case "man":
-		p.man(stdout)
-		return OK
+	case "--version":
+		args = []string{"version"}
 	}
 	c := p.find(args[0])
 	if c == nil {
-		return p.unknown(stderr, args[0])
+		return p.fail(stderr, nil, p.unknown(args[0]))
 	}
 	fs, run := p.flags(c)
 	if err := fs.Parse(args[1:]); err != nil {
@@ -147,7 +138,10 @@ func (p *Program) Run(args []string, stdin io.Reader, stdout, stderr io.Writer) 
 		}
 		return p.fail(stderr, c, &UsageError{err.Error()})
 	}
-	return p.fail(stderr, c, run(&Run{Args: fs.Args(), Flags: fs, Stdin: stdin, Stdout: stdout, Stderr: stderr}))
+	screen := NewScreen(stderr, IsTerminal(stderr))
+	err := run(&Run{Args: fs.Args(), Flags: fs, Stdin: stdin, Stdout: screen.Through(stdout), Stderr: screen.Through(stderr), Screen: screen})
+	screen.End()
+	return p.fail(stderr, c, err)
 }
 
 // fail says what went wrong and gives the exit code.
@@ -176,18 +170,67 @@ func (p *Program) fail(stderr io.Writer, c *Command, err error) int {
 	return Failed
 }
 
-func (p *Program) unknown(stderr io.Writer, name string) int {
-	fmt.Fprintf(stderr, "%s: no verb %q; '%s --help' lists them\n", p.Name, name, p.Name)
-	return Usage
+// unknown is the error for a verb that there is not.
+func (p *Program) unknown(name string) error {
+	return &ExitError{Usage, fmt.Sprintf("no verb %q; '%s --help' lists them", name, p.Name)}
+}
+
+// verbs are the program's own and those that every program has.
+func (p *Program) verbs() []*Command {
+	return append(slices.Clone(p.Commands), p.completionCommand(), p.manCommand(), p.helpCommand(), p.versionCommand())
 }
 
 func (p *Program) find(name string) *Command {
-	for _, c := range p.Commands {
+	for _, c := range p.verbs() {
 		if c.Name == name {
 			return c
 		}
 	}
 	return nil
+}
+
+func (p *Program) helpCommand() *Command {
+	return &Command{Name: "help", Args: "[VERB]", Short: "tell how the program, or one of its verbs, is used", values: p.names(),
+		Setup: func(*pflag.FlagSet) func(*Run) error {
+			return func(r *Run) error {
+				switch len(r.Args) {
+				case 0:
+					p.help(r.Stdout)
+					return nil
+				case 1:
+				default:
+					return Usagef("name one verb")
+				}
+				c := p.find(r.Args[0])
+				if c == nil {
+					return p.unknown(r.Args[0])
+				}
+				fs, _ := p.flags(c)
+				p.commandHelp(r.Stdout, c, fs)
+				return nil
+			}
+		}}
+}
+
+func (p *Program) versionCommand() *Command {
+	return &Command{Name: "version", Short: "print the version, as --version does", noInput: true,
+		Setup: func(*pflag.FlagSet) func(*Run) error {
+			return func(r *Run) error {
+				if len(r.Args) > 0 {
+					return Usagef("version takes no arguments")
+				}
+				_, err := fmt.Fprintf(r.Stdout, "%s %s\n", p.Name, VersionString())
+				return err
+			}
+		}}
+}
+
+func (p *Program) names() []string {
+	var names []string
+	for _, c := range p.Commands {
+		names = append(names, c.Name)
+	}
+	return append(names, "completion", "man", "help", "version")
 }
 
 func (p *Program) flags(c *Command) (*pflag.FlagSet, func(*Run) error) {
@@ -197,32 +240,4 @@ func (p *Program) flags(c *Command) (*pflag.FlagSet, func(*Run) error) {
 	fs.SortFlags = false
 	run := c.Setup(fs)
 	return fs, run
-}
-
-func (p *Program) help(w io.Writer) {
-	fmt.Fprintf(w, "%s: %s\n\n%s\n\nUsage: %s VERB [ARGUMENTS]\n\nVerbs\n", p.Name, p.Short, strings.TrimSpace(p.Long), p.Name)
-	for _, c := range p.Commands {
-		fmt.Fprintf(w, "  %-14s %s\n", c.Name, c.Short)
-	}
-	fmt.Fprintf(w, "  %-14s %s\n", "completion", "print the completion script of a shell: bash, zsh or fish")
-	fmt.Fprintf(w, "  %-14s %s\n", "man", "print the manual page, for man -l -")
-	fmt.Fprintf(w, "\nMore about a verb: %s VERB --help. Version: %s --version\n"+
-		"Exit codes: 0 all of it, nothing to report; 1 failed; 2 wrong usage;\n"+
-		"3 finished, and something is missing or was found.\n", p.Name, p.Name)
-}
-
-func (p *Program) commandHelp(w io.Writer, c *Command, fs *pflag.FlagSet) {
-	fmt.Fprintf(w, "%s %s: %s\n\nUsage: %s %s %s\n", p.Name, c.Name, c.Short, p.Name, c.Name, c.Args)
-	if s := strings.TrimSpace(c.Long); s != "" {
-		fmt.Fprintf(w, "\n%s\n", s)
-	}
-	if u := fs.FlagUsagesWrapped(90); u != "" {
-		fmt.Fprintf(w, "\nFlags\n%s", u)
-	}
-	if s := strings.TrimSpace(c.Examples); s != "" {
-		fmt.Fprintf(w, "\nExamples\n")
-		for _, l := range strings.Split(s, "\n") {
-			fmt.Fprintf(w, "  %s\n", strings.TrimSpace(l))
-		}
-	}
 }

@@ -11,60 +11,174 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// words are a verb's flags as completion offers them.
-func (p *Program) words(c *Command) []string {
+var shells = []string{"bash", "zsh", "fish"}
+
+func (p *Program) completionCommand() *Command {
+	return &Command{Name: "completion", Args: strings.Join(shells, "|"), Short: "print the completion script of a shell: bash, zsh or fish", values: shells,
+		Long: `The script completes verbs, flags, the words that a flag can take, and file names.
+"make install" puts it where the shells look.`,
+		Examples: fmt.Sprintf(`# for this shell
+source <(%s completion bash)`, p.Name),
+		Setup: func(*pflag.FlagSet) func(*Run) error {
+			return func(r *Run) error {
+				if len(r.Args) == 1 {
+					switch r.Args[0] {
+					case "bash":
+						return p.bash(r.Stdout)
+					case "zsh":
+						return p.zsh(r.Stdout)
+					case "fish":
+						return p.fish(r.Stdout)
+					}
+				}
+				return Usagef("name one shell: bash, zsh or fish")
+			}
+		}}
+}
+
+func (p *Program) manCommand() *Command {
+	return &Command{Name: "man", Short: "print the manual page, for man -l -", noInput: true,
+		Examples: fmt.Sprintf(`# read it
+%s man | man -l -`, p.Name),
+		Setup: func(*pflag.FlagSet) func(*Run) error {
+			return func(r *Run) error {
+				if len(r.Args) > 0 {
+					return Usagef("man takes no arguments")
+				}
+				return p.man(r.Stdout)
+			}
+		}}
+}
+
+// flagWords are a verb's flags as completion offers them.
+func (p *Program) flagWords(c *Command) string {
 	fs, _ := p.flags(c)
 	var w []string
-	fs.VisitAll(func(f *pflag.Flag) {
-		if !f.Hidden {
-			w = append(w, "--"+f.Name)
+	eachFlag(fs, func(f *pflag.Flag) { w = append(w, "--"+f.Name) })
+	return strings.Join(append(w, "--help"), " ")
+}
+
+// valued gives a verb's flags that take a value: those that take one of some
+// words with them, and those that take the name of a file. Of the others
+// nothing is known.
+func (p *Program) valued(c *Command, words func(f *pflag.Flag, words []string), file, other func(*pflag.Flag)) {
+	fs, _ := p.flags(c)
+	eachFlag(fs, func(f *pflag.Flag) {
+		_, value, _ := spell(f)
+		if w, ok := f.Value.(*Word); ok {
+			words(f, w.Words)
+			return
+		}
+		switch value {
+		case "":
+		case "FILE", "DIR", "OUT", "PROGRAM":
+			file(f)
+		default:
+			other(f)
 		}
 	})
-	return append(w, "--help")
 }
 
-func (p *Program) verbs() []string {
-	var v []string
-	for _, c := range p.Commands {
-		v = append(v, c.Name)
+// bash completes by its own means alone, without the bash-completion package.
+// Names of files are given whole, whatever is in them, and quoted by the shell.
+func (p *Program) bash(w io.Writer) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, `_%[1]s() {
+  local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} words= files=
+  COMPREPLY=()
+  if [[ $cur == = ]]; then cur=
+  elif [[ $prev == = && $COMP_CWORD -gt 2 ]]; then prev=${COMP_WORDS[COMP_CWORD-2]}
+  fi
+  if [ "$COMP_CWORD" -eq 1 ]; then words='%[2]s'
+  else case ${COMP_WORDS[1]}:$prev in
+`, p.Name, strings.Join(p.names(), " "))
+	verbs := p.verbs()
+	for _, c := range verbs {
+		p.valued(c,
+			func(f *pflag.Flag, words []string) {
+				fmt.Fprintf(&b, "    %s:--%s) words='%s';;\n", c.Name, f.Name, strings.Join(words, " "))
+			},
+			func(f *pflag.Flag) { fmt.Fprintf(&b, "    %s:--%s) files=1;;\n", c.Name, f.Name) },
+			func(f *pflag.Flag) { fmt.Fprintf(&b, "    %s:--%s) ;;\n", c.Name, f.Name) })
 	}
-	return append(v, "completion", "man", "help", "version")
+	for _, c := range verbs {
+		fmt.Fprintf(&b, "    %s:*) if [[ $cur == -* ]]; then words='%s'; else ", c.Name, p.flagWords(c))
+		switch {
+		case len(c.values) > 0:
+			fmt.Fprintf(&b, "words='%s'", strings.Join(c.values, " "))
+		case c.noInput:
+			b.WriteString(":")
+		default:
+			b.WriteString("files=1")
+		}
+		b.WriteString("; fi;;\n")
+	}
+	fmt.Fprintf(&b, `  esac; fi
+  if [ -n "$words" ]; then mapfile -t COMPREPLY < <(compgen -W "$words" -- "$cur"); fi
+  if [ -n "$files" ]; then
+    cur=${cur#[\"\']}; cur=${cur//\\/}
+    compopt -o filenames 2>/dev/null
+    mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+  fi
+}
+complete -F _%[1]s %[1]s
+`, p.Name)
+	_, err := io.WriteString(w, b.String())
+	return err
 }
 
-func (p *Program) completion(args []string, stdout, stderr io.Writer) int {
-	shell := ""
-	if len(args) == 1 {
-		shell = args[0]
+func (p *Program) zsh(w io.Writer) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "#compdef %[1]s\n_%[1]s() {\n  if (( CURRENT == 2 )); then compadd -- %[2]s; return; fi\n  case $words[2]:$words[CURRENT-1] in\n", p.Name, strings.Join(p.names(), " "))
+	verbs := p.verbs()
+	for _, c := range verbs {
+		p.valued(c,
+			func(f *pflag.Flag, words []string) {
+				fmt.Fprintf(&b, "    %s:--%s) compadd -- %s; return;;\n", c.Name, f.Name, strings.Join(words, " "))
+			},
+			func(f *pflag.Flag) { fmt.Fprintf(&b, "    %s:--%s) _files; return;;\n", c.Name, f.Name) },
+			func(f *pflag.Flag) { fmt.Fprintf(&b, "    %s:--%s) return;;\n", c.Name, f.Name) })
 	}
-	switch shell {
-	case "bash":
-		fmt.Fprintf(stdout, "_%[1]s() {\n  local cur=${COMP_WORDS[COMP_CWORD]} words=\n  if [ \"$COMP_CWORD\" -eq 1 ]; then words='%[2]s'\n  else case ${COMP_WORDS[1]} in\n", p.Name, strings.Join(p.verbs(), " "))
-		for _, c := range p.Commands {
-			fmt.Fprintf(stdout, "    %s) words='%s';;\n", c.Name, strings.Join(p.words(c), " "))
+	for _, c := range verbs {
+		fmt.Fprintf(&b, "    %s:*) if [[ $PREFIX == -* ]]; then compadd -- %s; ", c.Name, p.flagWords(c))
+		switch {
+		case len(c.values) > 0:
+			fmt.Fprintf(&b, "else compadd -- %s; ", strings.Join(c.values, " "))
+		case !c.noInput:
+			b.WriteString("else _files; ")
 		}
-		fmt.Fprintf(stdout, "    completion) words='bash zsh fish';;\n  esac; fi\n  COMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n  if [ \"$COMP_CWORD\" -gt 1 ] && [[ $cur != -* ]]; then COMPREPLY+=($(compgen -f -- \"$cur\")); fi\n}\ncomplete -o filenames -F _%[1]s %[1]s\n", p.Name)
-	case "zsh":
-		fmt.Fprintf(stdout, "#compdef %[1]s\n_%[1]s() {\n  if (( CURRENT == 2 )); then compadd %[2]s; return; fi\n  case $words[2] in\n", p.Name, strings.Join(p.verbs(), " "))
-		for _, c := range p.Commands {
-			fmt.Fprintf(stdout, "    %s) compadd -- %s;;\n", c.Name, strings.Join(p.words(c), " "))
-		}
-		fmt.Fprintf(stdout, "    completion) compadd bash zsh fish;;\n  esac\n  _files\n}\ncompdef _%[1]s %[1]s\n", p.Name)
-	case "fish":
-		for _, c := range p.Commands {
-			fmt.Fprintf(stdout, "complete -c %s -n __fish_use_subcommand -a %s -d %s\n", p.Name, c.Name, quoteFish(c.Short))
-			fs, _ := p.flags(c)
-			fs.VisitAll(func(f *pflag.Flag) {
-				fmt.Fprintf(stdout, "complete -c %s -n '__fish_seen_subcommand_from %s' -l %s -d %s\n", p.Name, c.Name, f.Name, quoteFish(firstLine(f.Usage)))
-			})
-		}
-	default:
-		fmt.Fprintf(stderr, "%s completion: name one shell: bash, zsh or fish\n", p.Name)
-		return Usage
+		b.WriteString("fi;;\n")
 	}
-	return OK
+	// Loaded by its name from a folder of functions it is the function itself.
+	fmt.Fprintf(&b, "  esac\n}\nif [[ $zsh_eval_context[-1] == loadautofunc ]]; then _%[1]s \"$@\"; else compdef _%[1]s %[1]s; fi\n", p.Name)
+	_, err := io.WriteString(w, b.String())
+	return err
 }
 
-func firstLine(s string) string { s, _, _ = strings.Cut(s, "\n"); return s }
+func (p *Program) fish(w io.Writer) error {
+	var b strings.Builder
+	for _, c := range p.verbs() {
+		fmt.Fprintf(&b, "complete -c %s -f -n __fish_use_subcommand -a %s -d %s\n", p.Name, c.Name, quoteFish(c.Short))
+		seen := fmt.Sprintf("complete -c %s -n '__fish_seen_subcommand_from %s'", p.Name, c.Name)
+		if len(c.values) > 0 {
+			fmt.Fprintf(&b, "%s -f -a %s\n", seen, quoteFish(strings.Join(c.values, " ")))
+		} else if c.noInput {
+			fmt.Fprintf(&b, "%s -f\n", seen)
+		}
+		takes := map[string]string{}
+		p.valued(c,
+			func(f *pflag.Flag, words []string) { takes[f.Name] = " -x -a " + quoteFish(strings.Join(words, " ")) },
+			func(f *pflag.Flag) { takes[f.Name] = " -r -F" },
+			func(f *pflag.Flag) { takes[f.Name] = " -x" })
+		fs, _ := p.flags(c)
+		eachFlag(fs, func(f *pflag.Flag) {
+			_, _, usage := spell(f)
+			fmt.Fprintf(&b, "%s -l %s%s -d %s\n", seen, f.Name, takes[f.Name], quoteFish(usage))
+		})
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
 
 func quoteFish(s string) string {
 	return "'" + strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(s) + "'"
@@ -82,26 +196,28 @@ func roff(s string) string {
 	return strings.Join(lines, "\n")
 }
 
-func (p *Program) man(w io.Writer) {
-	fmt.Fprintf(w, ".TH %s 1 \"\" \"%s\"\n.SH NAME\n%s \\- %s\n.SH SYNOPSIS\n.B %s\nVERB [ARGUMENTS]\n.SH DESCRIPTION\n%s\n.SH VERBS\n",
+func (p *Program) man(w io.Writer) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, ".TH %s 1 \"\" \"%s\"\n.SH NAME\n%s \\- %s\n.SH SYNOPSIS\n.B %s\nVERB [ARGUMENTS]\n.SH DESCRIPTION\n%s\n.SH VERBS\n",
 		strings.ToUpper(p.Name), VersionString(), p.Name, roff(p.Short), p.Name, roff(strings.TrimSpace(p.Long)))
-	for _, c := range p.Commands {
-		fmt.Fprintf(w, ".SS %s %s %s\n%s.\n.PP\n%s\n", p.Name, c.Name, roff(c.Args), roff(c.Short), roff(strings.TrimSpace(c.Long)))
+	for _, c := range p.verbs() {
+		fmt.Fprintf(&b, ".SS %s %s %s\n%s.\n", p.Name, c.Name, roff(c.Args), roff(c.Short))
+		if c.Long != "" {
+			fmt.Fprintf(&b, ".PP\n%s\n", roff(strings.TrimSpace(c.Long)))
+		}
 		fs, _ := p.flags(c)
-		fs.VisitAll(func(f *pflag.Flag) {
-			name, usage := pflag.UnquoteUsage(f)
-			if name != "" {
-				name = " " + name
+		eachFlag(fs, func(f *pflag.Flag) {
+			flag, value, usage := spell(f)
+			if value != "" {
+				flag += " " + value
 			}
-			def := ""
-			if f.DefValue != "" && f.DefValue != "false" && f.DefValue != "[]" && f.DefValue != "0" {
-				def = " (default " + f.DefValue + ")"
-			}
-			fmt.Fprintf(w, ".TP\n.B \\-\\-%s%s\n%s\n", roff(f.Name), roff(name), roff(usage+def))
+			fmt.Fprintf(&b, ".TP\n.B %s\n%s\n", roff(flag), roff(usage))
 		})
 		if c.Examples != "" {
-			fmt.Fprintf(w, ".PP\n.nf\n%s\n.fi\n", roff(strings.TrimSpace(c.Examples)))
+			fmt.Fprintf(&b, ".PP\n.nf\n%s\n.fi\n", roff(strings.TrimSpace(c.Examples)))
 		}
 	}
-	fmt.Fprintf(w, ".SH EXIT STATUS\n0 all of it, nothing to report; 1 failed; 2 wrong usage, nothing was touched; 3 finished, and something is missing or was found.\n")
+	b.WriteString(".SH EXIT STATUS\n0 all of it, nothing to report; 1 failed; 2 wrong usage, nothing was touched; 3 finished, and something is missing or was found.\n")
+	_, err := io.WriteString(w, b.String())
+	return err
 }

@@ -5,12 +5,15 @@ package cli
 import (
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/cheggaaa/pb/v3"
 	"github.com/dustin/go-humanize"
+	"github.com/spf13/pflag"
 	"golang.org/x/term"
 )
 
@@ -38,6 +41,81 @@ func (s *Size) String() string {
 // Type names the value in help.
 func (s *Size) Type() string { return "SIZE" }
 
+// durationPlace is the placeholder of durations in help.
+const durationPlace = "DURATION"
+
+// Duration is a time.Duration, given as 90s, 15m, 12h, 30d or 2w.
+type Duration time.Duration
+
+// DurationVar registers a flag for a duration.
+func DurationVar(fs *pflag.FlagSet, d *time.Duration, name string, value time.Duration, usage string) {
+	*d = value
+	fs.Var((*Duration)(d), name, usage)
+}
+
+// Set parses a duration.
+func (d *Duration) Set(v string) error {
+	p, err := ParseDuration(v)
+	if err == nil {
+		*d = Duration(p)
+	}
+	return err
+}
+
+// String is the duration without parts that are zero: 2m, not 2m0s.
+func (d *Duration) String() string {
+	s := time.Duration(*d).String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}
+
+// Type names the value in help.
+func (d *Duration) Type() string { return durationPlace }
+
+// ParseDuration reads what time.ParseDuration does, and days (d, of 24 hours)
+// and weeks (w).
+func ParseDuration(v string) (time.Duration, error) {
+	wrong := fmt.Errorf("%q is no duration; write it as 90s, 15m, 12h, 30d or 2w", v)
+	rest, negative := strings.CutPrefix(v, "-")
+	if rest == "0" {
+		return 0, nil
+	}
+	var sum time.Duration
+	for first := true; first || rest != ""; first = false {
+		n := strings.IndexFunc(rest, func(r rune) bool { return (r < '0' || r > '9') && r != '.' })
+		if n <= 0 {
+			return 0, wrong
+		}
+		unit := rest[n:]
+		if m := strings.IndexFunc(unit, func(r rune) bool { return r >= '0' && r <= '9' || r == '.' }); m >= 0 {
+			unit = unit[:m]
+		}
+		times := time.Duration(1)
+		part := rest[:n] + unit
+		switch unit {
+		case "d":
+			part, times = rest[:n]+"h", 24
+		case "w":
+			part, times = rest[:n]+"h", 7*24
+		}
+		p, err := time.ParseDuration(part)
+		if err != nil || p > (math.MaxInt64-sum)/times {
+			return 0, wrong
+		}
+		sum += p * times
+		rest = rest[n+len(unit):]
+	}
+	if negative {
+		sum = -sum
+	}
+	return sum, nil
+}
+
 // Word is one of a list of words.
 type Word struct {
 	Value string
@@ -59,9 +137,18 @@ func (w *Word) String() string { return w.Value }
 // Type names the value in help.
 func (w *Word) Type() string { return strings.Join(w.Words, "|") }
 
+// terminalOf is where what is written to w ends up.
+func terminalOf(w io.Writer) io.Writer {
+	w = bare(w)
+	if o, ok := w.(outletWriter); ok {
+		return o.w
+	}
+	return w
+}
+
 // IsTerminal says that w is a terminal.
 func IsTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
+	f, ok := terminalOf(w).(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
@@ -74,7 +161,7 @@ func NewBar(w io.Writer, what string, total int64) *Bar {
 	if !IsTerminal(w) {
 		return &Bar{}
 	}
-	b := pb.New64(total).SetWriter(w).Set(pb.Bytes, true)
+	b := pb.New64(total).SetWriter(bare(w)).Set(pb.Bytes, true)
 	b.SetTemplateString(`{{string . "what"}} {{counters . }} {{bar . }} {{percent . }} {{speed . }} {{rtime . "%s left"}}`)
 	b.Set("what", what)
 	return &Bar{b.Start()}
