@@ -5,9 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -21,7 +19,7 @@ import (
 
 // followInputs keeps an archive up with its inputs.
 func followInputs(r *cli.Run, in *inputFlags, opt replay.Options, follow bool) (*replay.Report, error) {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	ctx, stop := cli.Interruptible()
 	defer stop()
 	in.cache = &capture.Cache{}
 	fo := replay.FollowOptions{
@@ -34,7 +32,8 @@ func followInputs(r *cli.Run, in *inputFlags, opt replay.Options, follow bool) (
 		if why != nil {
 			fmt.Fprintf(r.Stderr, "no file events (%v): looking twice a second instead\n", why)
 		}
-		fo.Status = newStatusLine(r.Stderr).show
+		fo.Status = (&statusLine{w: r.Stderr, screen: r.Screen}).show
+		defer r.Screen.End()
 	}
 	return replay.Follow(ctx, opt, fo)
 }
@@ -80,13 +79,11 @@ func watch(ctx context.Context, inputs []string) (<-chan struct{}, error) {
 // statusLine says what a follower does: a line that renews itself on a
 // terminal; elsewhere a line for each change between waiting and stuck.
 type statusLine struct {
-	w        io.Writer
-	terminal bool
-	last     string
-	at       time.Time
+	w      io.Writer
+	screen *cli.Screen
+	last   string
+	at     time.Time
 }
-
-func newStatusLine(w io.Writer) *statusLine { return &statusLine{w: w, terminal: cli.IsTerminal(w)} }
 
 func (s *statusLine) show(st replay.Status) {
 	word := "reading"
@@ -98,12 +95,12 @@ func (s *statusLine) show(st replay.Status) {
 	case st.Waiting:
 		word = "at the end, waiting"
 	}
-	if s.terminal {
+	if s.screen.Terminal() {
 		if word == s.last && time.Since(s.at) < 200*time.Millisecond {
 			return
 		}
 		s.last, s.at = word, time.Now()
-		fmt.Fprintf(s.w, "\r\x1b[K%s, %s, %s: %s", humanize.IBytes(uint64(st.Bytes)), wire.Many(st.Counts.Rows, "row"), wire.Many(st.Counts.Segments, "segment"), word)
+		s.screen.Status(fmt.Sprintf("%s, %s, %s: %s", humanize.IBytes(uint64(st.Bytes)), wire.Many(st.Counts.Rows, "row"), wire.Many(st.Counts.Segments, "segment"), word))
 		return
 	}
 	if word != s.last && word != "reading" {

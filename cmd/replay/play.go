@@ -6,10 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os/signal"
 	"slices"
 	"strconv"
-	"syscall"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -92,7 +90,7 @@ replay play capture/ --listen http://127.0.0.1:4241/metrics/stream`,
 			if err != nil {
 				return err
 			}
-			ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+			ctx, stop := cli.Interruptible()
 			defer stop()
 			var target play.Target
 			if to != "" {

@@ -1,13 +1,10 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -56,7 +53,7 @@ replay view saved.stream --listen 127.0.0.1:8080`,
 			if err != nil {
 				return err
 			}
-			ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+			ctx, stop := cli.Interruptible()
 			defer stop()
 			pages := view.NewServer(page, files)
 			srv := &http.Server{Handler: pages, ReadHeaderTimeout: 10 * time.Second}

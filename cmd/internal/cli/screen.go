@@ -5,7 +5,11 @@ package cli
 
 import (
 	"io"
+	"os"
 	"sync"
+	"unicode/utf8"
+
+	"golang.org/x/term"
 )
 
 // Screen is a terminal with a status line, which is taken away before anything
@@ -33,11 +37,26 @@ func (s *Screen) Terminal() bool { return s.term }
 func (s *Screen) Status(line string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	line = s.fitting(line)
 	if !s.term || s.over || line == s.line {
 		return
 	}
 	s.line = line
 	io.WriteString(s.out, clearLine+line)
+}
+
+// fitting cuts a line to the terminal's width: one that wraps could not be taken
+// away again.
+func (s *Screen) fitting(line string) string {
+	f, ok := terminalOf(s.out).(*os.File)
+	if !ok {
+		return line
+	}
+	width, _, err := term.GetSize(int(f.Fd()))
+	if err != nil || width < 2 || utf8.RuneCountInString(line) < width {
+		return line
+	}
+	return string([]rune(line)[:width-2]) + "…"
 }
 
 // End takes the line away for good.
