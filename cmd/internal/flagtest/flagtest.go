@@ -54,7 +54,7 @@ func Scripts(t *testing.T, p *cli.Program, pattern string) {
 				t.Errorf("%s %s --%s is not in help, manual page or completion", p.Name, c.Name, f.Name)
 			}
 		})
-		if n := strings.Count(man, ".TP\n.B \\-\\-"); n != listed {
+		if n := strings.Count(man, ".TP\n.B \\-"); n != listed {
 			t.Errorf("the manual page of %s %s lists %d flags of %d", p.Name, c.Name, n, listed)
 		}
 	}
