@@ -942,5 +942,5 @@ func (c *Connection) Decoder(r *Run) (wire.Decoder, error) {
 	// A file that was cut by bytes begins anywhere in a frame.
 	first := r.Files[0]
 	inside := first.Start > 0 && first.Sidecar != nil && !first.Sidecar.StartsAtBoundary
-	return p.Open(wire.Config{Direction: c.Direction, Context: r.Context, Unaligned: inside})
+	return p.Open(wire.Config{Direction: c.Direction, Context: r.Context, Unaligned: inside, Named: c.opt.Protocol == c.Protocol})
 }

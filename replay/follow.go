@@ -470,11 +470,14 @@ func (f *follower) start(k *followed, run *capture.Run) {
 }
 
 func (f *follower) restore(k *followed, run *capture.Run) error {
-	dec, err := dendro.NewDecoder(wire.Config{Direction: k.Direction, Context: run.Context})
+	dec, err := k.Decoder(run)
 	if err != nil {
 		return err
 	}
-	k.dec = dec
+	var ok bool
+	if k.dec, ok = dec.(*dendro.Decoder); !ok {
+		return errors.New("connection " + k.ID + " is none of " + dendro.Name)
+	}
 	if run.Context == nil {
 		return nil
 	}

@@ -86,6 +86,10 @@ type Config struct {
 	// anywhere in a unit: the decoder looks for the first frame that it can
 	// tell. A protocol in which none can be told is lost at once.
 	Unaligned bool
+	// Named says that somebody who knows named the protocol: a stream that does
+	// not begin as it should is damaged then, and not one of another protocol.
+	// A decoder that can find its frames again does.
+	Named bool
 }
 
 // MidStream is the context of a reader that starts at a unit boundary in the

@@ -101,6 +101,7 @@ const (
 // Handshake makes its ordinal unknown, all of them where the ordinal can't be
 // read; so do lost bytes.
 type Decoder struct {
+	named   bool // wire.Config.Named
 	phase   phase
 	sources map[uint32]*source
 	recent  [recentSources]*source // those looked up last, by ordinal
@@ -127,6 +128,7 @@ func NewDecoder(c wire.Config) (*Decoder, error) {
 	if c.Unaligned {
 		d.phase = searching
 	}
+	d.named = c.Named
 	return d, nil
 }
 
@@ -138,7 +140,13 @@ func (d *Decoder) Last() Outcome { return d.out }
 func (d *Decoder) Head(b []byte, end bool) wire.Head {
 	switch d.phase {
 	case atPreamble:
-		return preambleHead(b, end)
+		h := preambleHead(b, end)
+		if f := h.Finding; d.named && f != nil && f.Kind == wire.KindBadPreamble {
+			f.Message = "the stream does not begin as one of dendro does: it starts with " + f.Got + ", not with " + f.Want + "; the first Handshake is looked for"
+			h = search(b, 1, end)
+			h.Finding = f
+		}
+		return h
 	case searching:
 		return search(b, 0, end)
 	}
