@@ -136,7 +136,12 @@ func (q *quarantine) Segment(src int64, stream string, s archive.Segment, why st
 	if len(found) == 0 {
 		f := wire.Finding{Kind: why, Message: "overlaps another segment that holds more, and has timestamps that none of those that stay has",
 			Cost: "its rows that no other segment has can't be in the archive; the bytes are set aside"}
-		if why == archive.KindSegmentUnproved {
+		switch why {
+		case archive.KindSegmentClaims:
+			f.Message = "has the bytes of a segment that is kept, and claims " + wire.Count(int64(s.Rows), "row") + " from " +
+				wire.Itoa(s.FirstTS) + " to " + wire.Itoa(s.LastTS) + " of them, which that one does not"
+			f.Cost = "the claims of the one that is kept stay, true or not; these are set aside"
+		case archive.KindSegmentUnproved:
 			f.Message = "can't be proved to hold the rows that it would hide"
 			f.Cost = "the bytes are set aside"
 		}

@@ -336,10 +336,10 @@ func (l *Live) AddSegment(source int64, stream string, g Segment) error {
 	}
 	if m.has && g.FirstTS <= m.w {
 		same := false
-		_, err := l.db.One("SELECT bytes FROM segments WHERE source_id=? AND stream=? AND last_ts=? AND first_ts=?", func(v []driver.Value) error {
+		_, err := l.db.One("SELECT bytes FROM segments WHERE source_id=? AND stream=? AND last_ts=? AND first_ts=? AND rows=?", func(v []driver.Value) error {
 			same = bytes.Equal(bytesOf(v[0]), g.Bytes)
 			return nil
-		}, source, stream, g.LastTS, g.FirstTS)
+		}, source, stream, g.LastTS, g.FirstTS, int64(g.Rows))
 		if err != nil {
 			return l.wrap(err)
 		}

@@ -114,6 +114,9 @@ const (
 	KindRowBelowWatermark = "row-below-watermark"
 	// KindSegmentConflict: a segment that overlaps another one that holds more.
 	KindSegmentConflict = "segment-conflict"
+	// KindSegmentClaims: a segment with the bytes of one that is kept and other
+	// claims about them.
+	KindSegmentClaims = "segment-claims-differ"
 	// KindSegmentUnproved: a segment that can't be proved to hold the rows that
 	// it would hide.
 	KindSegmentUnproved = "segment-unproved"
@@ -466,10 +469,20 @@ func (s *Stage) AddSegment(source int64, stream string, g Segment) error {
 		return err
 	}
 	var seq, hasIndex int64
-	found, err := s.db.One("SELECT seq, has_index FROM work.seg WHERE source=? AND stream=? AND sha=?",
-		func(v []driver.Value) error { seq, hasIndex = v[0].(int64), v[1].(int64); return nil }, source, stream, g.SHA[:])
+	same := false
+	found, err := s.db.One("SELECT seq, has_index, rows, first_ts, last_ts FROM work.seg WHERE source=? AND stream=? AND sha=?", func(v []driver.Value) error {
+		seq, hasIndex = v[0].(int64), v[1].(int64)
+		same = v[2] == int64(g.Rows) && v[3] == g.FirstTS && v[4] == g.LastTS
+		return nil
+	}, source, stream, g.SHA[:])
 	if err != nil {
 		return s.wrap(err)
+	}
+	if found && !same {
+		// Only without checks: at most one of the claims is true.
+		s.counts.SegmentsQuarantined++
+		g.Check = segment.Result{}
+		return s.set.Segment(source, stream, g, KindSegmentClaims)
 	}
 	if found {
 		s.counts.SegmentsHeld++
