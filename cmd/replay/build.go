@@ -141,15 +141,15 @@ func setupBuild(fs *pflag.FlagSet, captures bool) func(*cli.Run) error {
 			}
 			return &cli.HintError{Err: err, Hint: hint}
 		}
-		if page != "" {
-			if e := writePage(page, report, opt.Archive); e != nil {
-				return errors.Join(err, e)
-			}
-		}
+		// Each of the two is given also where the other can't be.
 		if asJSON {
-			fmt.Fprintf(r.Stdout, "%s\n", report.JSON())
-		} else if e := report.Text(r.Stdout, opt.Archive); e != nil {
-			return e
+			_, e := fmt.Fprintf(r.Stdout, "%s\n", report.JSON())
+			err = errors.Join(err, e)
+		} else {
+			err = errors.Join(err, report.Text(r.Stdout, opt.Archive))
+		}
+		if page != "" {
+			err = errors.Join(err, writePage(page, report, opt.Archive))
 		}
 		if err != nil {
 			return err

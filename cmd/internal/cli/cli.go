@@ -139,8 +139,13 @@ func (p *Program) Run(args []string, stdin io.Reader, stdout, stderr io.Writer) 
 		return p.fail(stderr, c, &UsageError{err.Error()})
 	}
 	screen := NewScreen(stderr, IsTerminal(stderr))
-	err := run(&Run{Args: fs.Args(), Flags: fs, Stdin: stdin, Stdout: screen.Through(stdout), Stderr: screen.Through(stderr), Screen: screen})
+	results := &results{screen.Through(stdout), &loss{}}
+	err := run(&Run{Args: fs.Args(), Flags: fs, Stdin: stdin, Stdout: results, Stderr: screen.Through(stderr), Screen: screen})
 	screen.End()
+	if lost := results.lost(); lost != nil {
+		// What was done stays done; but nobody was told all of it.
+		err = lostError(err, lost)
+	}
 	return p.fail(stderr, c, err)
 }
 

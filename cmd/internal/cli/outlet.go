@@ -38,7 +38,7 @@ func NewOutlet() *Outlet {
 
 // To gives a writer that queues for w, in the order of all that is queued here.
 // What must be kept is never dropped.
-func (o *Outlet) To(w io.Writer, keep bool) io.Writer { return outletWriter{o, bare(w), keep} }
+func (o *Outlet) To(w io.Writer, keep bool) io.Writer { return outletWriter{o, direct(w), keep} }
 
 type outletWriter struct {
 	o    *Outlet

@@ -100,6 +100,9 @@ func (t *through) Write(p []byte) (int, error) {
 
 // bare is the writer itself, without the status line's care.
 func bare(w io.Writer) io.Writer {
+	if r, ok := w.(*results); ok {
+		w = r.w
+	}
 	if t, ok := w.(*through); ok {
 		return t.w
 	}

@@ -141,7 +141,7 @@ func (w *Word) Type() string { return strings.Join(w.Words, "|") }
 func terminalOf(w io.Writer) io.Writer {
 	w = bare(w)
 	if o, ok := w.(outletWriter); ok {
-		return o.w
+		return bare(o.w)
 	}
 	return w
 }
