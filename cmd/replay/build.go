@@ -247,7 +247,12 @@ func onlyWithout(fs *pflag.FlagSet, with string, flags ...string) error {
 // onlyFor refuses flags that were given and mean nothing for the protocol.
 func onlyFor(fs *pflag.FlagSet, protocol string, flags ...string) error {
 	for _, f := range flags {
-		if fs.Changed(f) {
+		switch {
+		case !fs.Changed(f):
+		case f == "follow" || f == "update":
+			return cli.Usagef("--%s is for %s captures alone: what is made of others is made whole; "+
+				"build again to another --archive once the capture has grown or ended", f, protocol)
+		default:
 			return cli.Usagef("--%s is for %s captures alone", f, protocol)
 		}
 	}

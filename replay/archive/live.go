@@ -228,7 +228,11 @@ func (l *Live) SetSource(s Source) error {
 		labels, metadata, complete, s.ClockAnchorWallNs, s.ID))
 }
 
+// mark is the newest sealed time of a stream, in the transaction that it opens.
 func (l *Live) mark(k streamKey) (*mark, error) {
+	if err := l.begin(); err != nil {
+		return nil, err
+	}
 	if m := l.marks[k]; m != nil {
 		return m, nil
 	}
@@ -276,9 +280,6 @@ func (l *Live) holds(k streamKey, ts int64) (bool, error) {
 // AddRow contributes a row. A row that differs from the one that is stored is
 // ErrOutOfOrder: which one stays depends on more than these two.
 func (l *Live) AddRow(source int64, stream string, r Row) error {
-	if err := l.begin(); err != nil {
-		return err
-	}
 	k := streamKey{source, stream}
 	m, err := l.mark(k)
 	if err != nil {
@@ -326,9 +327,6 @@ func (l *Live) KeepStored(source int64, stream string, r Row) error {
 // AddSegment contributes a sound segment. One that is not behind all that are
 // stored, or that can't be proved, is ErrOutOfOrder.
 func (l *Live) AddSegment(source int64, stream string, g Segment) error {
-	if err := l.begin(); err != nil {
-		return err
-	}
 	k := streamKey{source, stream}
 	m, err := l.mark(k)
 	if err != nil {
