@@ -119,6 +119,7 @@ func (a *absentConnection) finding(id string) wire.Finding {
 	f.Message += ", and none of its files is here"
 	switch {
 	case a.pruned > 0 && a.pruned >= a.files:
+		f.Kind = KindPruned
 		f.Message += " (deleted by retention)"
 	case a.pruned > 0:
 		f.Message += " (" + wire.Count(a.pruned, "file") + " of " + wire.Itoa(a.files) + " deleted by retention)"

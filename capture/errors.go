@@ -15,6 +15,15 @@ import (
 const (
 	// KindMissingFiles: files of a connection are not there.
 	KindMissingFiles = "missing-files"
+	// KindPruned: files of a connection, or all that there was, are not there,
+	// and a journal says that retention deleted them. To who looks after
+	// recordings that is no fault; of a rebuild it is what is missing.
+	KindPruned = "pruned-files"
+	// KindNothing: a capture directory in which nothing was ever recorded.
+	KindNothing = "nothing-recorded"
+	// KindRecording: a recorder is at work at this place, and what it has not
+	// written yet is no fault.
+	KindRecording = "being-recorded"
 	// KindMissingConnection: a journal knows a connection of which no file is
 	// there.
 	KindMissingConnection = "missing-connection"
@@ -49,7 +58,7 @@ const (
 	KindDamagedZstd = "damaged-zstd"
 	// KindIndex: an arrival index that is cut or does not fit the bytes.
 	KindIndex = "arrival-index"
-	// KindUnsealed: a file that its recorder did not close, or is writing.
+	// KindUnsealed: a file that its recorder did not close.
 	KindUnsealed = "unsealed-file"
 	// KindProtocol: the bytes are of another protocol than the sidecar says.
 	KindProtocol = "protocol-mismatch"
@@ -109,14 +118,22 @@ type FileError struct {
 	Op string
 	// File is the file's path.
 	File string
-	// Offset in the connection of the first byte concerned.
+	// Offset in the connection of the first byte concerned, -1 where a folder
+	// or a name is meant and no byte.
 	Offset int64
 	Err    error
 }
 
+// noOffset is the Offset of what concerns a folder, or a name, and no byte.
+const noOffset = -1
+
 // Error has all of it, and the errno where there is one.
 func (e *FileError) Error() string {
-	s := e.Op + " " + e.File + " at offset " + wire.Itoa(e.Offset) + ": " + cause(e.Err)
+	s := e.Op + " " + e.File
+	if e.Offset != noOffset {
+		s += " at offset " + wire.Itoa(e.Offset)
+	}
+	s += ": " + cause(e.Err)
 	var no syscall.Errno
 	if errors.As(e.Err, &no) {
 		s += " (errno " + wire.Itoa(int64(no)) + ")"

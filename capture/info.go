@@ -17,6 +17,9 @@ type Info struct {
 	Connections []ConnectionInfo `json:"connections"`
 	// Findings about inputs that belong to no connection.
 	Findings []wire.Finding `json:"-"`
+	// Notes are what is expected and no fault: what retention deleted, what is
+	// being recorded.
+	Notes []wire.Finding `json:"-"`
 }
 
 // ConnectionInfo is one connection. Times are nanoseconds since 1970, as
@@ -30,6 +33,8 @@ type ConnectionInfo struct {
 	Files     int    `json:"files"`
 	// Unsealed files are being written, or their recorder did not live.
 	Unsealed int `json:"unsealed"`
+	// Recording says that a recorder is at work on it.
+	Recording bool `json:"being_recorded"`
 	// Bytes of the connection that are here, Disk what they take.
 	Bytes int64 `json:"bytes"`
 	Disk  int64 `json:"disk_bytes"`
@@ -144,9 +149,11 @@ func Describe(paths []string, opt InfoOptions) (*Info, error) {
 	if err != nil {
 		return nil, err
 	}
-	info := &Info{Findings: set.Findings, Connections: []ConnectionInfo{}}
+	info := &Info{Connections: []ConnectionInfo{}}
+	info.Findings = info.unexpected(set, nil, append(set.nothing(), set.Findings...))
 	for _, c := range set.Connections {
-		ci, err := c.describe(opt)
+		ci, err := c.describe(opt, set.Recording(c))
+		ci.Findings = info.unexpected(set, c, ci.Findings)
 		if err != nil {
 			return info, err
 		}
@@ -155,9 +162,22 @@ func Describe(paths []string, opt InfoOptions) (*Info, error) {
 	return info, nil
 }
 
-func (c *Connection) describe(opt InfoOptions) (*ConnectionInfo, error) {
+// unexpected moves what is no fault to the notes.
+func (i *Info) unexpected(set *Set, c *Connection, found []wire.Finding) []wire.Finding {
+	var left []wire.Finding
+	for _, f := range found {
+		if set.expected(c, &f) {
+			i.Notes = append(i.Notes, f)
+		} else {
+			left = append(left, f)
+		}
+	}
+	return left
+}
+
+func (c *Connection) describe(opt InfoOptions, recording bool) (*ConnectionInfo, error) {
 	ci := &ConnectionInfo{ID: c.ID, Protocol: c.Protocol, Direction: c.Direction.String(), Pair: c.Pair, Endpoint: c.Endpoint,
-		Files: len(c.Files), FirstArrival: c.FirstArrival, LastArrival: c.LastArrival, Transport: c.Transport,
+		Files: len(c.Files), Recording: recording, FirstArrival: c.FirstArrival, LastArrival: c.LastArrival, Transport: c.Transport,
 		Kinds: []sidecar.KindCount{}, Sources: []SourceInfo{}, Holes: []Hole{}, Pauses: []Pause{}, ClockSteps: []ClockStep{},
 		FileList: []FileInfo{}, Findings: append([]wire.Finding(nil), c.Findings...)}
 	if c.Refused != nil {
@@ -174,7 +194,7 @@ func (c *Connection) describe(opt InfoOptions) (*ConnectionInfo, error) {
 			for _, k := range s.Frames {
 				kinds[k.Kind] += k.Count
 			}
-			ci.Framing = s.Framing
+			ci.Framing = endingOf(s)
 			for _, x := range f.findings() {
 				w := safeFinding(x.Wire())
 				w.Connection, w.File = c.ID, f.Name
@@ -184,17 +204,32 @@ func (c *Connection) describe(opt InfoOptions) (*ConnectionInfo, error) {
 	}
 	times.finish()
 	for _, f := range c.Findings {
-		if f.Kind == KindMissingFiles || f.Kind == KindShortFile {
+		if f.Kind == KindMissingFiles || f.Kind == KindPruned || f.Kind == KindShortFile {
 			ci.Holes = append(ci.Holes, Hole{f.Offset, f.Length, f.Message})
 		}
 	}
 	if !opt.Quick {
 		if err := c.readFrames(ci, kinds, opt); err != nil {
-			return nil, err
+			return ci, err
 		}
 	}
 	ci.Kinds = kindCounts(c.opt.Registry.Named(c.Protocol), kinds)
 	return ci, nil
+}
+
+// endingOf is how the frames of a file ended, by its sidecar.
+func endingOf(s *sidecar.Sidecar) string {
+	switch {
+	case s.Open || s.Framing == sidecar.FramingUnknown:
+		return sidecar.FramingUnknown
+	case s.Recovery != nil && s.Recovery.Tail != "":
+		return wire.SafeText(s.Recovery.Tail, 40)
+	case s.Framing == sidecar.FramingLost:
+		return string(wire.EndingLost)
+	case s.EndsAtBoundary:
+		return string(wire.EndingClean)
+	}
+	return string(wire.EndingCut)
 }
 
 func (ci *ConnectionInfo) found(fs ...wire.Finding) {

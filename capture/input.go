@@ -11,6 +11,7 @@ import (
 	"io"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strings"
 	"time"
@@ -95,6 +96,9 @@ type Set struct {
 
 	fs      vfs.FS
 	folders []string // that were given
+	// barren are those of them that hold no file of a connection.
+	barren []string
+	locked map[string]bool // folders, as far as it was asked
 	// known are the ids of which any file is here, side files included.
 	known map[string]bool
 }
@@ -260,7 +264,7 @@ func OpenInputs(paths []string, opt InputOptions) (*Set, error) {
 	if p := opt.Protocol; p != "" && p != ProtocolAuto && p != ProtocolRaw && opt.Registry.Named(p) == nil {
 		return nil, fmt.Errorf("unknown protocol %s", wire.SafeText(p, 40))
 	}
-	in := &inputs{opt: opt, set: &Set{}, byID: map[string]*gathered{}, seen: map[string]bool{}}
+	in := &inputs{opt: opt, set: &Set{}, byID: map[string]*gathered{}, seen: map[string]bool{}, barren: map[string]bool{}}
 	sorted := append([]string(nil), paths...)
 	sort.Strings(sorted)
 	for _, p := range sorted {
@@ -282,6 +286,14 @@ func OpenInputs(paths []string, opt InputOptions) (*Set, error) {
 	}
 	if err := in.connections(); err != nil {
 		return nil, err
+	}
+	if in.beside != nil && len(in.folders) == 0 && len(in.raws) == 0 && len(in.set.Connections) == 0 {
+		return nil, in.beside
+	}
+	for _, dir := range in.folders {
+		if in.barren[dir] {
+			in.set.barren = append(in.set.barren, dir)
+		}
 	}
 	in.set.fs, in.set.folders, in.set.known = opt.FS, in.folders, make(map[string]bool, len(in.byID))
 	for id := range in.byID {
@@ -324,6 +336,10 @@ type inputs struct {
 	// until it is asked for.
 	folders []string
 	pruned  map[string]bool
+	// barren are folders without a file of any connection; beside is the first
+	// file that was given and only describes others, or nil.
+	barren map[string]bool
+	beside *NotCaptureError
 }
 
 // gathered is one connection's files and side files as they are found.
@@ -355,18 +371,10 @@ func (in *inputs) folder(p string, tries int) error {
 	if err != nil {
 		return fmt.Errorf("reading the folder: %w", err)
 	}
-	any := false
-	for _, n := range names {
-		form := ParseName(n).Form
-		any = any || form == FormBytes || form == FormPartial || form == FormCompressed || form == FormJournal || form == FormLock
+	if err := isCapture(p, names); err != nil {
+		return err
 	}
-	if !any {
-		what := "an empty folder"
-		if len(names) > 0 {
-			what = "a folder without capture files"
-		}
-		return &NotCaptureError{p, what}
-	}
+	in.barren[p] = !slices.ContainsFunc(names, func(n string) bool { return ParseName(n).Connection != "" })
 	for _, n := range names {
 		err := in.file(filepath.Join(p, n), false)
 		if errors.Is(err, fs.ErrNotExist) && tries > 0 {
@@ -380,6 +388,40 @@ func (in *inputs) folder(p string, tries int) error {
 		}
 	}
 	return nil
+}
+
+// isCapture refuses a folder that has no name of a capture in it.
+func isCapture(dir string, names []string) error {
+	for _, n := range names {
+		switch ParseName(n).Form {
+		case FormBytes, FormPartial, FormCompressed, FormJournal, FormLock:
+			return nil
+		}
+	}
+	if len(names) == 0 {
+		return &NotCaptureError{dir, "an empty folder"}
+	}
+	return &NotCaptureError{dir, "a folder without capture files"}
+}
+
+// CheckDir refuses what is no capture directory: *NotCaptureError. Nil is the
+// operating system's file system.
+func CheckDir(fsys vfs.FS, dir string) error {
+	if fsys == nil {
+		fsys = vfs.OS
+	}
+	st, err := fsys.Stat(dir)
+	if err != nil {
+		return fmt.Errorf("the capture directory %s: %s", wire.SafeText(dir, 0), cause(err))
+	}
+	if !st.Dir {
+		return &NotCaptureError{dir, "no folder, and so no capture directory"}
+	}
+	names, err := fsys.List(dir)
+	if err != nil {
+		return &FileError{"list", dir, noOffset, err}
+	}
+	return isCapture(dir, names)
 }
 
 // forget drops the unsealed files of a folder, which may have other names now.
@@ -412,8 +454,10 @@ func (in *inputs) file(p string, named bool) error {
 	f := &File{Path: p, Name: wire.SafeText(base, 200), Number: n.Number, fs: in.opt.FS, expected: -1}
 	switch n.Form {
 	case FormJournal, FormLock, FormIndex, FormSums, FormTemporary:
+		in.onlyBeside(p, n.Form, named)
 		return nil
 	case FormSidecar, FormOpening:
+		in.onlyBeside(p, n.Form, named)
 		in.seen[clean] = true
 		g := in.of(n.Connection)
 		if n.Form == FormSidecar {
@@ -455,6 +499,25 @@ func (in *inputs) file(p string, named bool) error {
 		g.sides[n.Number] = append(g.sides[n.Number], filepath.Dir(p))
 	}
 	return nil
+}
+
+// besides say what the files of a capture are that hold no bytes of it.
+var besides = map[Form]string{
+	FormJournal:   "the journal of a directory: give the folder, or its .cap files",
+	FormLock:      "the lock of a directory: give the folder, or its .cap files",
+	FormIndex:     "an arrival index: give the .cap file beside it",
+	FormSums:      "the sums of one: give the .cap file beside it",
+	FormSidecar:   "the sidecar of one: give the .cap file beside it",
+	FormOpening:   "the sidecar of one: give the .cap.partial file beside it",
+	FormTemporary: "one that was being written",
+}
+
+// onlyBeside remembers a file that was given and is no input by itself: it is
+// none at all when nothing else was given.
+func (in *inputs) onlyBeside(p string, form Form, named bool) {
+	if named && in.beside == nil {
+		in.beside = &NotCaptureError{p, "no capture file; it is " + besides[form]}
+	}
 }
 
 func (in *inputs) of(id string) *gathered {

@@ -100,7 +100,7 @@ func (c *Connection) protocolSaid() string {
 }
 
 // missing reports the files from number from up to but not including to.
-func (c *Connection) missing(from, to, start, end int64, known bool, why string) {
+func (c *Connection) missing(from, to, start, end int64, known, deleted bool) {
 	f := wire.Finding{Kind: KindMissingFiles, File: stem(c.ID, from) + extBytes, Offset: start}
 	what := "file " + wire.Itoa(from) + " of " + c.ID + " is missing"
 	if to-from > 1 {
@@ -114,7 +114,10 @@ func (c *Connection) missing(from, to, start, end int64, known bool, why string)
 		f.Cost = "bytes of unknown number are missing"
 		f.Message = what + " from byte " + wire.Itoa(start) + " on; how many bytes is not known, later offsets count from there"
 	}
-	f.Message += why
+	if deleted {
+		f.Kind = KindPruned
+		f.Message += " (deleted by retention)"
+	}
 	c.add(f)
 }
 
@@ -169,7 +172,7 @@ func (in *inputs) lastFile(c *Connection, g *gathered, next int64) {
 
 // deleted says that the files from number from up to but not including to went
 // by retention, if a journal among the inputs knows of each.
-func (in *inputs) deleted(id string, from, to int64) string {
+func (in *inputs) deleted(id string, from, to int64) bool {
 	if in.pruned == nil {
 		in.pruned = map[string]bool{}
 		skipped := 0
@@ -184,8 +187,8 @@ func (in *inputs) deleted(id string, from, to int64) string {
 	}
 	for n := from; n < to; n++ {
 		if !in.pruned[stem(id, n)] {
-			return ""
+			return false
 		}
 	}
-	return " (deleted by retention)"
+	return true
 }

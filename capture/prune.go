@@ -77,7 +77,11 @@ func (d *Dir) Prune(r Retention) (*PruneReport, error) {
 // Prune deletes sealed files of a directory, which a recorder may be writing
 // into meanwhile: that never touches again what it sealed.
 func Prune(dir string, r Retention, opt Options) (*PruneReport, error) {
-	return prune(dir, r, opt.filled(), &memory{})
+	opt = opt.filled()
+	if err := CheckDir(opt.FS, dir); err != nil {
+		return nil, err
+	}
+	return prune(dir, r, opt, &memory{})
 }
 
 func prune(dir string, r Retention, opt Options, log *memory) (*PruneReport, error) {
@@ -123,7 +127,7 @@ func (p *pruning) look() error {
 	fsys := p.opt.FS
 	names, err := fsys.List(p.dir)
 	if err != nil {
-		return &FileError{"list", p.dir, 0, err}
+		return &FileError{"list", p.dir, noOffset, err}
 	}
 	files := map[string]*prunable{}
 	partial := map[string]bool{}
@@ -138,7 +142,7 @@ func (p *pruning) look() error {
 			continue
 		}
 		if err != nil {
-			return &FileError{"stat", filepath.Join(p.dir, n), 0, err}
+			return &FileError{"stat", filepath.Join(p.dir, n), noOffset, err}
 		}
 		if pn.Form == FormJournal {
 			// It can't be pruned, so it must not make everything else go.
@@ -309,7 +313,7 @@ func (p *pruning) choose() error {
 	if p.r.MinFree > 0 {
 		var err error
 		if is.free, err = p.opt.FS.Free(p.dir); err != nil {
-			return &FileError{"free space of", p.dir, 0, err}
+			return &FileError{"free space of", p.dir, noOffset, err}
 		}
 	}
 	// ought is the level if everything were shipped.
@@ -389,11 +393,11 @@ func (p *pruning) removeAll(names []string) error {
 	}
 	for _, n := range names {
 		if err := removeQuietly(p.opt.FS, filepath.Join(p.dir, n)); err != nil {
-			return &FileError{"remove", filepath.Join(p.dir, n), 0, err}
+			return &FileError{"remove", filepath.Join(p.dir, n), noOffset, err}
 		}
 	}
 	if err := p.opt.FS.SyncDir(p.dir); err != nil {
-		return &FileError{"sync", p.dir, 0, err}
+		return &FileError{"sync", p.dir, noOffset, err}
 	}
 	return nil
 }

@@ -38,8 +38,8 @@ type Recovered struct {
 // missing or can't be read. The directory must not be in use: *LockedError.
 func Recover(dir string, opt Options) ([]Recovered, error) {
 	opt = opt.filled()
-	if _, err := opt.FS.List(dir); err != nil {
-		return nil, &FileError{"list", dir, 0, err}
+	if err := CheckDir(opt.FS, dir); err != nil {
+		return nil, err
 	}
 	lock, err := lockDir(opt.FS, dir, opt.Holder)
 	if err != nil {

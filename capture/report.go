@@ -27,7 +27,8 @@ func (r *VerifyReport) MarshalJSON() ([]byte, error) {
 		Verdict string `json:"verdict"`
 		*plain
 		Findings []wire.Finding `json:"findings"`
-	}{verdictOf(len(r.Findings)), (*plain)(r), listed(r.Findings)})
+		Notes    []wire.Finding `json:"notes"`
+	}{verdictOf(len(r.Findings)), (*plain)(r), listed(r.Findings), listed(r.Notes)})
 }
 
 // AllFindings are those of the inputs and of all connections.
@@ -47,7 +48,8 @@ func (i *Info) MarshalJSON() ([]byte, error) {
 		Verdict string `json:"verdict"`
 		*plain
 		Findings []wire.Finding `json:"findings"`
-	}{verdictOf(len(all)), (*plain)(i), listed(all)})
+		Notes    []wire.Finding `json:"notes"`
+	}{verdictOf(len(all)), (*plain)(i), listed(all), listed(i.Notes)})
 }
 
 // RecoverReport is what Recover did, as JSON: {"recovered": […]}.

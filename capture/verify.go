@@ -28,6 +28,9 @@ type VerifyReport struct {
 	Proven   int64          `json:"proven_bytes"`
 	Frames   int64          `json:"frames"`
 	Findings []wire.Finding `json:"-"`
+	// Notes are what is expected and no fault: what retention deleted, what is
+	// being recorded.
+	Notes []wire.Finding `json:"-"`
 	// Omitted is how many more there were than a report lists.
 	Omitted int64 `json:"findings_omitted"`
 	// Unproven is what can't be told from these inputs, and why.
@@ -67,12 +70,12 @@ func Verify(paths []string, opt VerifyOptions) (*VerifyReport, error) {
 	if err != nil && !errors.As(err, &refused) {
 		return nil, err
 	}
-	v := &verifier{opt: opt, rep: &VerifyReport{Unproven: []Unproven{}}}
+	v := &verifier{opt: opt, set: set, rep: &VerifyReport{Unproven: []Unproven{}}}
 	if err != nil {
 		v.rep.Findings = []wire.Finding{{Kind: KindNoPlace, Connection: refused.Connection, File: refused.File, Message: refused.Error()}}
 		return v.rep, nil
 	}
-	err = v.report(set.Findings...)
+	err = v.report(nil, append(set.nothing(), set.Findings...)...)
 	for _, c := range set.Connections {
 		if err != nil {
 			break
@@ -91,11 +94,19 @@ func Verify(paths []string, opt VerifyOptions) (*VerifyReport, error) {
 
 type verifier struct {
 	opt VerifyOptions
+	set *Set
 	rep *VerifyReport
 }
 
-func (v *verifier) report(fs ...wire.Finding) error {
+// report takes findings about a connection, or about none.
+func (v *verifier) report(c *Connection, fs ...wire.Finding) error {
 	for _, f := range fs {
+		if v.set.expected(c, &f) {
+			if len(v.rep.Notes) < maxReported {
+				v.rep.Notes = append(v.rep.Notes, f)
+			}
+			continue
+		}
 		if len(v.rep.Findings) == maxReported {
 			v.rep.Omitted++
 			continue
@@ -116,7 +127,7 @@ func (v *verifier) unproven(c *Connection, file, what string) {
 }
 
 func (v *verifier) connection(c *Connection) error {
-	if err := v.report(c.Findings...); err != nil {
+	if err := v.report(c, c.Findings...); err != nil {
 		return err
 	}
 	switch {
@@ -179,7 +190,7 @@ func (v *verifier) journals(set *Set) error {
 	sort.Strings(names)
 	for _, s := range names {
 		e := gone[s]
-		if err := v.report(wire.Finding{Kind: KindMissingFiles, Connection: ParseName(s + extBytes).Connection, File: s + extBytes,
+		if err := v.report(nil, wire.Finding{Kind: KindMissingFiles, Connection: ParseName(s + extBytes).Connection, File: s + extBytes,
 			Offset: e.Offset, Length: max(e.Bytes, 0),
 			Message: "the journal says that " + s + extBytes + " was sealed here, and it is gone",
 			Cost:    wire.Count(e.Bytes, "byte") + " missing"}); err != nil {
@@ -211,7 +222,7 @@ func (v *verifier) run(c *Connection, r *Run) error {
 			}
 			var err error
 			if fr, err = newFraming(c.opt.Registry, c.Protocol, c.Direction, f.Start, ctx); err != nil {
-				if err := v.report(v.at(c, f, KindSidecarStale, f.Start, 0, "the context of "+f.Name+" can't be used: "+wire.SafeText(err.Error(), 300))); err != nil {
+				if err := v.report(c, v.at(c, f, KindSidecarStale, f.Start, 0, "the context of "+f.Name+" can't be used: "+wire.SafeText(err.Error(), 300))); err != nil {
 					return err
 				}
 			}
@@ -253,7 +264,7 @@ func (v *verifier) context(c *Connection, f *File, fr *framing) error {
 	if err1 != nil || err2 != nil || bytes.Equal(a, b) {
 		return errors.Join(err1, err2)
 	}
-	return v.report(v.at(c, f, KindSidecarStale, f.Start, 0,
+	return v.report(c, v.at(c, f, KindSidecarStale, f.Start, 0,
 		"the context in the sidecar of "+f.Name+" is not what the files before it lead to"))
 }
 
@@ -266,7 +277,7 @@ func (v *verifier) chain(c *Connection, before, f *File) error {
 	}
 	x := v.at(c, f, KindChainBroken, f.Start, 0, "the sidecar of "+f.Name+" was written behind another file than "+before.Name)
 	x.Want, x.Got = wire.SafeText(f.Sidecar.PreviousSHA256, 64), wire.SafeText(before.Sidecar.SHA256, 64)
-	return v.report(x)
+	return v.report(c, x)
 }
 
 // file reads one file and holds everything beside it against its bytes.
@@ -276,7 +287,7 @@ func (v *verifier) file(c *Connection, f *File, fr *framing, last bool) error {
 	switch {
 	case c.Raw:
 	case !f.Sealed:
-		if err := v.report(v.at(c, f, KindUnsealed, f.Start, f.Length, f.Name+" is not sealed: a recorder is writing it, or did not live to (capture recover)")); err != nil {
+		if err := v.report(c, v.at(c, f, KindUnsealed, f.Start, f.Length, f.Name+" is not sealed: its recorder did not live to (capture recover)")); err != nil {
 			return err
 		}
 		v.unproven(c, f.Name, "the file is not sealed: it has no hash yet")
@@ -305,7 +316,7 @@ func (v *verifier) file(c *Connection, f *File, fr *framing, last bool) error {
 		if f.Compressed {
 			x.Kind = KindDamagedZstd
 		}
-		if err := v.report(x); err != nil {
+		if err := v.report(c, x); err != nil {
 			return err
 		}
 	}
@@ -314,11 +325,11 @@ func (v *verifier) file(c *Connection, f *File, fr *framing, last bool) error {
 	if sealed && f.proved() && !damaged {
 		if sum == s.SHA256 {
 			v.rep.Proven += f.Length
-		} else if err := v.report(c.hashMismatch(f, sum)); err != nil {
+		} else if err := v.report(c, c.hashMismatch(f, sum)); err != nil {
 			return err
 		}
 	}
-	if err := v.report(v.located(c, prove.findings(f.Name))...); err != nil {
+	if err := v.report(c, v.located(c, prove.findings(f.Name))...); err != nil {
 		return err
 	}
 	if !c.Raw {
@@ -338,7 +349,7 @@ func (v *verifier) file(c *Connection, f *File, fr *framing, last bool) error {
 	for _, k := range fr.kinds {
 		v.rep.Frames += k
 	}
-	if err := v.report(v.frames(c, f, fr, sealed && !damaged)...); err != nil {
+	if err := v.report(c, v.frames(c, f, fr, sealed && !damaged)...); err != nil {
 		return err
 	}
 	return nil
@@ -360,7 +371,7 @@ func (v *verifier) recovered(c *Connection, f *File) error {
 	if r.Tail == "" {
 		return nil
 	}
-	return v.report(v.at(c, f, KindRecovered, f.Start+r.Whole, r.Kept-r.Whole,
+	return v.report(c, v.at(c, f, KindRecovered, f.Start+r.Whole, r.Kept-r.Whole,
 		f.Name+" was recovered; no whole frames are in its last "+wire.Count(r.Kept-r.Whole, "byte")+": "+wire.SafeText(r.Tail, 40)))
 }
 
@@ -407,17 +418,17 @@ func (v *verifier) index(c *Connection, f *File, idx *sidecar.Index, prove *prov
 		// The recorder did not finish it.
 		return nil
 	case err != nil:
-		return v.report(v.at(c, f, KindIndex, f.Start, 0, "the arrival index of "+f.Name+" can't be read: "+wire.SafeText(cause(err), 300)))
+		return v.report(c, v.at(c, f, KindIndex, f.Start, 0, "the arrival index of "+f.Name+" can't be read: "+wire.SafeText(cause(err), 300)))
 	}
 	end := f.Start
 	if a := prove.first; a.Length > 0 {
 		if a.Offset != f.Start {
-			return v.report(v.at(c, f, KindIndex, f.Start, 0, "the arrival index of "+f.Name+" starts at "+wire.Itoa(a.Offset)+" and not at the file's first byte"))
+			return v.report(c, v.at(c, f, KindIndex, f.Start, 0, "the arrival index of "+f.Name+" starts at "+wire.Itoa(a.Offset)+" and not at the file's first byte"))
 		}
 		end = prove.last.Offset + prove.last.Length
 	}
 	if idx.Cut() || end != f.End() {
-		return v.report(v.at(c, f, KindIndex, end, max(f.End()-end, 0), "the arrival index of "+f.Name+" covers the bytes up to "+wire.Itoa(end)+" of "+wire.Itoa(f.End())))
+		return v.report(c, v.at(c, f, KindIndex, end, max(f.End()-end, 0), "the arrival index of "+f.Name+" covers the bytes up to "+wire.Itoa(end)+" of "+wire.Itoa(f.End())))
 	}
 	return nil
 }
@@ -432,13 +443,13 @@ func (v *verifier) sums(c *Connection, f *File, sum string) error {
 		return nil
 	}
 	if err != nil {
-		return v.report(v.at(c, f, KindSums, f.Start, 0, "the .sha256 file of "+f.Name+" can't be read: "+cause(err)))
+		return v.report(c, v.at(c, f, KindSums, f.Start, 0, "the .sha256 file of "+f.Name+" can't be read: "+cause(err)))
 	}
 	for _, line := range strings.Split(strings.TrimSuffix(string(text), "\n"), "\n") {
 		want, name, ok := strings.Cut(line, "  ")
 		n := ParseName(name)
 		if !ok || len(want) != 64 || stem(n.Connection, n.Number) != filepath.Base(base) {
-			if err := v.report(v.at(c, f, KindSums, f.Start, 0, "the .sha256 file of "+f.Name+" has a line that is none of its own")); err != nil {
+			if err := v.report(c, v.at(c, f, KindSums, f.Start, 0, "the .sha256 file of "+f.Name+" has a line that is none of its own")); err != nil {
 				return err
 			}
 			continue
@@ -457,7 +468,7 @@ func (v *verifier) sums(c *Connection, f *File, sum string) error {
 		if got != want {
 			x := v.at(c, f, KindSums, f.Start, 0, wire.SafeText(name, 100)+" is not what the .sha256 file says")
 			x.Want, x.Got = wire.SafeText(want, 64), got
-			if err := v.report(x); err != nil {
+			if err := v.report(c, x); err != nil {
 				return err
 			}
 		}

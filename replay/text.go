@@ -56,13 +56,19 @@ func (r *Report) Text(w io.Writer, archive string) error {
 			fmt.Fprintln(b)
 		}
 	}
+	andAgain := func(what, why string) string {
+		if what == "" {
+			return ""
+		}
+		return what + " (" + why + ")"
+	}
 	some := func(n int64, what string) string {
 		if n == 0 {
 			return ""
 		}
 		return wire.Many(n, what)
 	}
-	line("held", some(c.SegmentsHeld, "segment"), some(c.RowsHeld+c.RowsSuperseded, "row"))
+	line("twice", andAgain(some(c.SegmentsHeld, "segment"), "sent again"), andAgain(some(c.RowsHeld+c.RowsSuperseded, "row"), "in a segment or sent again"))
 	line("missing", some(c.Gaps, "gap"), some(c.RowsSkipped, "skipped row"), some(c.FramesRefused, "refused frame"), some(c.KindsSkipped, "frame")+ofUnknownKind(c.KindsSkipped))
 	line("aside", some(c.SegmentsQuarantined, "segment"), some(c.RowsConflicting, "conflicting row"), some(c.RowsBelowWatermark, "unreadable row"))
 	for i := range r.Source {

@@ -75,7 +75,7 @@ func (c *connection) wholeAsFarAsKnown() bool {
 		return false
 	}
 	return !slices.ContainsFunc(c.Findings, func(f wire.Finding) bool {
-		return f.Kind == capture.KindNoEnd || f.Kind == capture.KindMissingFiles
+		return f.Kind == capture.KindNoEnd || f.Kind == capture.KindMissingFiles || f.Kind == capture.KindPruned
 	})
 }
 

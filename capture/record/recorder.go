@@ -18,6 +18,7 @@ import (
 	"log/slog"
 	"maps"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"wiretape/capture"
@@ -312,6 +313,8 @@ func (r *Recorder) Record(ctx context.Context, sources ...source.Source) {
 	ctx, cancel := r.begin(ctx)
 	defer cancel()
 	var wg sync.WaitGroup
+	var left atomic.Int64
+	left.Store(int64(len(sources)))
 	for _, s := range sources {
 		wg.Add(1)
 		go func() {
@@ -322,21 +325,25 @@ func (r *Recorder) Record(ctx context.Context, sources ...source.Source) {
 			} else {
 				err = r.follow(ctx, s)
 			}
+			others := left.Add(-1) > 0
 			if err != nil {
-				r.giveUp(s.Endpoint(), err)
+				r.giveUp(s.Endpoint(), err, others)
 			}
 		}()
 	}
 	wg.Wait()
 }
 
-// giveUp notes that an endpoint can't be recorded.
-func (r *Recorder) giveUp(e *source.Endpoint, err error) {
+// giveUp notes that an endpoint can't be recorded. It is said at once where
+// others go on; else it is the recorder's own end, and its error.
+func (r *Recorder) giveUp(e *source.Endpoint, err error, others bool) {
 	r.mu.Lock()
 	r.errs = append(r.errs, err)
 	r.mu.Unlock()
 	r.count.setTrouble(err.Error())
-	r.log.Error("no further try", "endpoint", e.String(), "err", err)
+	if others {
+		r.log.Error("no further try", "endpoint", e.String(), "err", err)
+	}
 }
 
 // follow connects again and again.
@@ -354,11 +361,12 @@ func (r *Recorder) follow(ctx context.Context, s source.Source) error {
 		case err == io.EOF:
 			return nil
 		case err != nil:
-			r.attempt(s.Endpoint(), err)
 			var se *source.Error
 			if r.opt.NoRetry || !errors.As(err, &se) || se.Permanent(connected) || s.Endpoint().Once() {
+				r.lastAttempt(s.Endpoint(), err)
 				return err
 			}
+			r.attempt(s.Endpoint(), err)
 		default:
 			connected = true
 			r.connected(s.Endpoint())
@@ -395,11 +403,7 @@ type tries struct {
 func (r *Recorder) attempt(e *source.Endpoint, err error) {
 	r.count.attempts.Add(1)
 	r.count.setTrouble(err.Error())
-	reason := string(source.KindOther)
-	var se *source.Error
-	if errors.As(err, &se) {
-		reason = string(se.Kind)
-	}
+	reason := reasonOf(err)
 	name := e.String()
 	key := tried{name, reason}
 	r.mu.Lock()
@@ -419,6 +423,21 @@ func (r *Recorder) attempt(e *source.Endpoint, err error) {
 	}
 	r.log.Warn("no connection", "endpoint", name, "err", detail)
 	r.journal(capture.Entry{Event: capture.EventAttempt, Endpoint: name, Reason: reason, Detail: detail})
+}
+
+// lastAttempt notes a try behind which there is no other: who gives up says why.
+func (r *Recorder) lastAttempt(e *source.Endpoint, err error) {
+	r.count.attempts.Add(1)
+	r.journal(capture.Entry{Event: capture.EventAttempt, Endpoint: e.String(), Reason: reasonOf(err), Detail: err.Error()})
+}
+
+// reasonOf is a stable word for why there is no connection.
+func reasonOf(err error) string {
+	var se *source.Error
+	if errors.As(err, &se) {
+		return string(se.Kind)
+	}
+	return string(source.KindOther)
 }
 
 // connected ends what is remembered of an endpoint's failed tries.
@@ -491,10 +510,11 @@ func nameOf(c *source.Conn) string {
 func (r *Recorder) connection(ctx context.Context, c *source.Conn) error {
 	defer c.Close()
 	if err := c.Handshake(ctx); err != nil {
-		r.attempt(c.Endpoint, err)
 		if c.Endpoint.Listens() && !r.opt.NoRetry {
+			r.attempt(c.Endpoint, err)
 			return nil
 		}
+		r.lastAttempt(c.Endpoint, err)
 		return err
 	}
 	w, err := r.dir.Connect(capture.ConnInfo{Endpoint: nameOf(c), Protocol: r.opt.Protocol, Direction: wire.DirectionUnknown})

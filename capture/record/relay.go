@@ -50,7 +50,7 @@ func (r *Recorder) Relay(ctx context.Context, l net.Listener, to *source.Endpoin
 				return
 			}
 			if errors.Is(err, net.ErrClosed) {
-				r.giveUp(to, fmt.Errorf("accept: %w", err))
+				r.giveUp(to, fmt.Errorf("accept: %w", err), false)
 				return
 			}
 			r.log.Warn("accept", "err", err)

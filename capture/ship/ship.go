@@ -41,6 +41,8 @@ const (
 	KindOccupied = "name-occupied"
 	// KindNoSidecar: nothing describes the file; it is shipped as it is.
 	KindNoSidecar = "no-sidecar"
+	// KindNothing: nothing was ever recorded in the directory.
+	KindNothing = capture.KindNothing
 	// KindMissingThere: a file that was shipped is not, or not whole, at the
 	// destination any more; a recheck shipped it again.
 	KindMissingThere = "missing-at-destination"
@@ -100,6 +102,9 @@ type Shipper struct {
 	known    bool              // done holds what the journal says
 	reported map[string]bool
 	watching bool
+	// sealedOnce says that the journal knows of a sealed file, which may have
+	// been pruned since.
+	sealedOnce bool
 }
 
 // New makes a shipper for a capture directory, which must exist.
@@ -169,6 +174,9 @@ func (s *Shipper) Pass(ctx context.Context, rep *Report) error {
 		return err
 	}
 	rep.Unfinished = unfinished
+	if len(items) == 0 && unfinished == 0 && !s.watching && !s.sealedOnce {
+		s.find(rep, wire.Finding{Kind: KindNothing, Message: "nothing was recorded in " + wire.SafeText(s.dir, 0) + ": there is nothing to ship"})
+	}
 	if rep.counted == nil {
 		rep.counted = map[string]bool{}
 	}
@@ -211,6 +219,7 @@ func (s *Shipper) readJournal() error {
 		return err
 	}
 	for _, e := range j.Entries {
+		s.sealedOnce = s.sealedOnce || e.Event == capture.EventSeal || e.Event == capture.EventRecover
 		if e.Event == capture.EventShip && e.Dest == s.dest.String() {
 			s.done[e.File] = e.SHA256
 		}

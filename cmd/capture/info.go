@@ -53,7 +53,7 @@ func setupInfo(fs *pflag.FlagSet) func(*cli.Run) error {
 		info, err := capture.Describe(run.Args, opt)
 		done()
 		if err != nil {
-			return err
+			return noCapture(err)
 		}
 		switch {
 		case r.json:
@@ -71,8 +71,13 @@ func setupInfo(fs *pflag.FlagSet) func(*cli.Run) error {
 }
 
 func printInfo(w io.Writer, info *capture.Info, files bool, limit int) error {
+	if len(info.Connections) == 0 {
+		fmt.Fprintln(w, "no connections")
+	}
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(tw, "CONNECTION\tPROTOCOL\tDIRECTION\tFILES\tBYTES\tFIRST\tLASTED\tRATE\tENDED\tENDPOINT")
+	if len(info.Connections) > 0 {
+		fmt.Fprintln(tw, "CONNECTION\tPROTOCOL\tDIRECTION\tFILES\tBYTES\tFIRST\tLASTED\tRATE\tENDED\tENDPOINT")
+	}
 	for i := range info.Connections {
 		c := &info.Connections[i]
 		first, lasted, rate, ended := "not known", "-", "-", "not known"
@@ -85,10 +90,12 @@ func printInfo(w io.Writer, info *capture.Info, files bool, limit int) error {
 		}
 		if c.Transport != nil {
 			ended = wire.SafeText(c.Transport.Kind, 20)
+		} else if c.Recording {
+			ended = "being recorded"
 		} else if c.Unsealed > 0 {
-			ended = "still open"
+			ended = "not sealed"
 		}
-		if c.Framing != "" {
+		if c.Framing != "" && !c.Recording {
 			ended += ", " + c.Framing
 		}
 		fmt.Fprintf(tw, "%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n", c.ID, c.Protocol, c.Direction, c.Files,
@@ -104,6 +111,10 @@ func printInfo(w io.Writer, info *capture.Info, files bool, limit int) error {
 		fmt.Fprintf(w, "\nfound:\n")
 		cli.PrintFindings(w, all, limit)
 	}
+	if len(info.Notes) > 0 {
+		fmt.Fprintln(w)
+	}
+	printNotes(w, info.Notes, limit)
 	return nil
 }
 
@@ -170,13 +181,21 @@ func printInfoCSV(w io.Writer, info *capture.Info) error {
 		for _, f := range c.FileList {
 			if err := cw.Write([]string{c.ID, c.Protocol, c.Direction, c.Pair, cell(c.Endpoint), cell(f.File), wire.Itoa(f.Number), wire.Itoa(f.Start),
 				wire.Itoa(f.Length), fmt.Sprint(f.Sealed), fmt.Sprint(f.Compressed), f.SHA256, f.Closed,
-				wire.Itoa(f.FirstWall), wire.Itoa(f.LastWall)}); err != nil {
+				instant(f.FirstWall), instant(f.LastWall)}); err != nil {
 				return err
 			}
 		}
 	}
 	cw.Flush()
 	return cw.Error()
+}
+
+// instant is a time in nanoseconds, empty where it is not known.
+func instant(ns int64) string {
+	if ns == 0 {
+		return ""
+	}
+	return wire.Itoa(ns)
 }
 
 // cell keeps text from being taken for a formula by a spreadsheet.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -18,18 +19,22 @@ type retentionFlags struct {
 	age         time.Duration
 	files       int
 	unshipped   bool
+	flags       *pflag.FlagSet
 }
 
 func (r *retentionFlags) register(fs *pflag.FlagSet) {
+	r.flags = fs
 	fs.Var(&r.bytes, "keep-bytes", "the most that the directory may take on disk")
-	cli.DurationVar(fs, &r.age, "keep-age", 0, "how long after its last byte came a file is kept")
+	cli.DurationVar(fs, &r.age, "keep-age", 0, "how long after its last byte came a file is kept, such as 30d")
 	fs.IntVar(&r.files, "keep-files", 0, "how many sealed files are kept")
 	fs.BoolVar(&r.unshipped, "delete-unshipped", false, "delete also what was not shipped anywhere")
 }
 
 func (r *retentionFlags) retention() (capture.Retention, error) {
-	if r.age < 0 || r.files < 0 {
-		return capture.Retention{}, cli.Usagef("limits are not negative")
+	for _, name := range []string{"keep-bytes", "keep-age", "keep-files", "min-free"} {
+		if f := r.flags.Lookup(name); f != nil && f.Changed && (f.Value.String() == "0" || f.Value.String() == "0s" || strings.HasPrefix(f.Value.String(), "-")) {
+			return capture.Retention{}, cli.Usagef("--%s %s is no limit: it takes more than 0, and is left out for none", name, f.Value)
+		}
 	}
 	return capture.Retention{KeepBytes: int64(r.bytes), KeepAge: r.age, KeepFiles: r.files, MinFree: int64(r.free), Unshipped: r.unshipped}, nil
 }
@@ -44,7 +49,7 @@ be at work in the directory. Exit code 3 when a limit could not be met.`,
 		Examples: `# at most 50 GiB, of what the far site has
 capture prune /var/lib/wiretape --keep-bytes 50GiB
 # what would go
-capture prune /var/lib/wiretape --keep-age 720h --dry-run`,
+capture prune /var/lib/wiretape --keep-age 30d --dry-run`,
 		Setup: func(fs *pflag.FlagSet) func(*cli.Run) error {
 			var flags retentionFlags
 			var dry, asJSON bool
@@ -61,12 +66,12 @@ capture prune /var/lib/wiretape --keep-age 720h --dry-run`,
 					return err
 				}
 				if !r.Any() {
-					return cli.Usagef("name at least one limit")
+					return cli.Usagef("name at least one limit: --keep-bytes, --keep-age, --keep-files or --min-free")
 				}
 				r.DryRun = dry
 				rep, err := capture.Prune(run.Args[0], r, capture.Options{Tool: tool()})
 				if err != nil {
-					return err
+					return noCapture(err)
 				}
 				if asJSON {
 					err = printJSON(run.Stdout, rep)

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -13,6 +14,7 @@ import (
 	"wiretape/capture/record"
 	"wiretape/capture/source"
 	"wiretape/cmd/internal/cli"
+	"wiretape/wire"
 )
 
 func recordCommand() *cli.Command {
@@ -25,8 +27,9 @@ listen+tls:// or listen+unix:// for publishers that connect in.
 
 A connection that ends is made again, with growing waits; what can't succeed
 (404, a wrong certificate, another protocol than the one named) ends at once.
-SIGUSR1 begins new files. SIGINT and SIGTERM seal everything and exit 0; a second
-one exits at once and leaves a file that the next start recovers.`,
+SIGUSR1 begins new files. SIGINT and SIGTERM seal everything and exit 0; another
+one, a second later or more, exits at once and leaves a file that the next start
+recovers.`,
 		Examples: `# one publisher, files of 64 MiB or an hour
 capture record tcp://10.0.0.5:7000 --dir /var/lib/wiretape --rotate-bytes 64MiB --rotate-every 1h
 # a response that goes on for ever, with a token from a file
@@ -66,9 +69,12 @@ func setupRecord(fs *pflag.FlagSet) func(*cli.Run) error {
 		}
 		var endpoints []*source.Endpoint
 		stdin := false
-		for _, a := range run.Args {
+		for i, a := range run.Args {
 			e, err := source.Parse(a)
 			if err != nil {
+				if len(run.Args) > 1 {
+					return cli.Usagef("endpoint %d%s: %v", i+1, shown(a), err)
+				}
 				return cli.Usagef("%v", err)
 			}
 			if e.Scheme == source.SchemeStdin {
@@ -127,6 +133,14 @@ func setupRecord(fs *pflag.FlagSet) func(*cli.Run) error {
 		}
 		return s.run(run, opt, opened, func(ctx context.Context, r *record.Recorder) { r.Record(ctx, sources...) })
 	}
+}
+
+// shown is a malformed endpoint for an error, unless it may hold a secret.
+func shown(a string) string {
+	if strings.ContainsAny(a, "@?") {
+		return ""
+	}
+	return " (" + wire.SafeText(a, 100) + ")"
 }
 
 // warnEndpoint says what an operator should know before the first byte.

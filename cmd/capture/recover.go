@@ -32,6 +32,9 @@ capture recover /var/lib/wiretape`,
 				if errors.As(err, &locked) {
 					return &cli.HintError{Err: err, Hint: "a recorder is at work there; it recovered the directory when it started"}
 				}
+				if err != nil && len(rec) == 0 {
+					return noCapture(err)
+				}
 				torn := 0
 				for _, r := range rec {
 					if r.Tail != "" {
@@ -51,7 +54,7 @@ capture recover /var/lib/wiretape`,
 					}
 				}
 				if err != nil {
-					return err
+					return noCapture(err)
 				}
 				return found(torn)
 			}

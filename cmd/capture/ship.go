@@ -72,6 +72,12 @@ func setupShip(fs *pflag.FlagSet) func(*cli.Run) error {
 		if !watch {
 			bar = cli.NewBar(run.Stderr, "shipping", 0)
 		}
+		if !watch {
+			// What is watched may be made into a capture later.
+			if err := capture.CheckDir(nil, run.Args[0]); err != nil {
+				return noCapture(err)
+			}
+		}
 		s, err := ship.New(run.Args[0], dest, ship.Options{Zstd: zstd, Recheck: recheck, Progress: bar.Set, Log: log})
 		if err != nil {
 			return err
@@ -98,7 +104,7 @@ func setupShip(fs *pflag.FlagSet) func(*cli.Run) error {
 			rep.Verdict = record.VerdictFailed
 			rep.Errors = append(rep.Errors, err.Error())
 		}
-		if werr := writeShipReport(run.Stdout, rep, jsonOut); werr != nil && err == nil {
+		if werr := writeShipReport(run.Stdout, rep, jsonOut, watch); werr != nil && err == nil {
 			err = werr
 		}
 		var locked *capture.LockedError
@@ -114,7 +120,7 @@ func setupShip(fs *pflag.FlagSet) func(*cli.Run) error {
 	}
 }
 
-func writeShipReport(w io.Writer, rep *ship.Report, asJSON bool) error {
+func writeShipReport(w io.Writer, rep *ship.Report, asJSON, told bool) error {
 	if asJSON {
 		b, err := json.Marshal(struct {
 			*ship.Report
@@ -128,6 +134,13 @@ func writeShipReport(w io.Writer, rep *ship.Report, asJSON bool) error {
 	}
 	_, err := fmt.Fprintf(w, "%s: shipped %s, %s (%d stored), to %s; there before: %d; still being written: %d\n",
 		rep.Verdict, wire.Count(int64(rep.Shipped), "file"), wire.Count(int64(rep.Bytes), "byte"), rep.Stored, wire.SafeText(rep.Dest, 0), rep.Already, rep.Unfinished)
-	cli.PrintFindings(w, rep.Findings, 0)
+	switch {
+	case err != nil || len(rep.Findings) == 0:
+	case told:
+		// Each was logged when it was met.
+		_, err = fmt.Fprintf(w, "%s, told in the log\n", wire.Count(int64(len(rep.Findings)), "finding"))
+	default:
+		cli.PrintFindings(w, rep.Findings, 0)
+	}
 	return err
 }

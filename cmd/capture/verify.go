@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -74,6 +75,23 @@ func printJSON(w io.Writer, v any) error {
 	return err
 }
 
+// noCapture makes what was given and is no capture wrong usage.
+func noCapture(err error) error {
+	var no *capture.NotCaptureError
+	if errors.As(err, &no) {
+		return &cli.UsageError{Message: no.Error()}
+	}
+	return err
+}
+
+// printNotes lists what is expected and no fault.
+func printNotes(w io.Writer, notes []wire.Finding, limit int) {
+	if len(notes) > 0 {
+		fmt.Fprintln(w, "no fault:")
+		cli.PrintFindings(w, notes, limit)
+	}
+}
+
 func found(n int) error {
 	if n == 0 {
 		return nil
@@ -87,8 +105,9 @@ func verifyCommand() *cli.Command {
 		Short: "read recordings whole and tell everything that is wrong with them",
 		Long: `INPUT is a capture directory, one of its files, or a raw stream file. Bytes,
 hashes, chains, sidecars, arrival indexes, sums and frames are held against each
-other. What can't be proved from these inputs is said, and is no fault. Nothing
-is written. Exit code 3 when something was found.`,
+other. What can't be proved from these inputs is said, and is no fault; nor is
+what retention deleted, or what a recorder is just writing. Nothing is written.
+Exit code 3 when something was found.`,
 		Examples: `# a directory that was shipped here
 capture verify /srv/from-site-a
 # a stream file that no recorder of ours wrote
@@ -112,7 +131,7 @@ func setupVerify(fs *pflag.FlagSet) func(*cli.Run) error {
 		rep, err := capture.Verify(run.Args, opt)
 		done()
 		if err != nil {
-			return err
+			return noCapture(err)
 		}
 		if r.json {
 			err = printJSON(run.Stdout, rep)
@@ -137,6 +156,7 @@ func printVerify(w io.Writer, rep *capture.VerifyReport, limit int) error {
 		fmt.Fprintln(w, "found:")
 		cli.PrintFindings(w, rep.Findings, limit)
 	}
+	printNotes(w, rep.Notes, limit)
 	if len(rep.Unproven) > 0 {
 		fmt.Fprintln(w, "not proved:")
 	}

@@ -128,7 +128,7 @@ func verificationText(w io.Writer, path string, v *archive.Verification) error {
 	}
 	fmt.Fprintf(b, "%s: checked, %s\n", wire.SafeText(path, 0), what)
 	fmt.Fprintf(b, "  schema %d, sources %s, streams %s\n", v.Schema, humanize.Comma(v.Sources), humanize.Comma(v.Streams))
-	fmt.Fprintf(b, "  segments %s (%s), proved %s; rows in the wal %s, index entries %s, clock offsets %s\n", humanize.Comma(v.Segments),
+	fmt.Fprintf(b, "  segments %s (%s), proved %s; rows in no segment yet (the table wal) %s, index entries %s, clock offsets %s\n", humanize.Comma(v.Segments),
 		humanize.IBytes(uint64(v.SegmentBytes)), humanize.Comma(v.Proved), humanize.Comma(v.WalRows), humanize.Comma(v.IndexEntries), humanize.Comma(v.ClockOffsets))
 	for _, why := range slices.Sorted(maps.Keys(v.Unchecked)) {
 		fmt.Fprintf(b, "  not checked (no fault), %s: %s\n", wire.Many(v.Unchecked[why], "time"), wire.SafeText(why, 200))

@@ -163,6 +163,15 @@ func (f *Fault) Lock(name string, note []byte) (l io.Closer, err error) {
 	return l, err
 }
 
+// Locked implements [FS].
+func (f *Fault) Locked(name string) (held bool, err error) {
+	err = f.do("locked", name, func() (err error) {
+		held, err = f.FS.Locked(name)
+		return err
+	})
+	return held, err
+}
+
 // Free implements [FS].
 func (f *Fault) Free(dir string) (n int64, err error) {
 	err = f.do("free", dir, func() (err error) {

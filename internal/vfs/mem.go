@@ -405,6 +405,13 @@ func (m *Mem) Lock(name string, note []byte) (io.Closer, error) {
 	return memLock{m, n}, nil
 }
 
+// Locked implements [FS].
+func (m *Mem) Locked(name string) (bool, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.locks[filepath.Clean(name)], nil
+}
+
 type memLock struct {
 	m    *Mem
 	name string

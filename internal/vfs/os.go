@@ -3,8 +3,10 @@ package vfs
 import (
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"sort"
+	"time"
 )
 
 // OS is the operating system's file system.
@@ -75,7 +77,13 @@ func (osFS) Lock(name string, note []byte) (io.Closer, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := lockFile(f); err != nil {
+	for range lockTries {
+		if err = lockFile(f); !errors.Is(err, ErrLocked) {
+			break
+		}
+		time.Sleep(lockPause)
+	}
+	if err != nil {
 		f.Close()
 		return nil, err
 	}
@@ -88,6 +96,25 @@ func (osFS) Lock(name string, note []byte) (io.Closer, error) {
 		return nil, err
 	}
 	return f, nil
+}
+
+// Who looks whether a lock is held holds it for a moment itself: one that is
+// held is tried for so long.
+const (
+	lockTries = 5
+	lockPause = 10 * time.Millisecond
+)
+
+func (osFS) Locked(name string) (bool, error) {
+	f, err := os.OpenFile(name, os.O_RDONLY|openNonblock, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	return lockHeld(f)
 }
 
 func (osFS) Free(dir string) (int64, error) { return freeBytes(dir) }

@@ -58,6 +58,8 @@ type FS interface {
 	// ends. note is written into the file for others to read. When the lock is
 	// held the error wraps ErrLocked and the file is as its holder wrote it.
 	Lock(name string, note []byte) (io.Closer, error)
+	// Locked says that somebody holds the lock of that name now.
+	Locked(name string) (bool, error)
 	// Free is how many bytes may still be written to the folder's disk.
 	Free(dir string) (int64, error)
 }
