@@ -3,17 +3,31 @@
 GO      ?= go
 BIN     := bin
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+PREFIX  ?= /usr/local
+DESTDIR ?=
 LDFLAGS := -s -w -X wiretape/cmd/internal/cli.Version=$(VERSION)
 export CGO_ENABLED := 0
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test lint torture bench interop viewer fuzz clean
+.PHONY: help build install demo test lint torture bench interop viewer fuzz clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## build capture and replay into bin/
 	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/capture ./cmd/replay
+
+install: ## binaries, manual pages and completions into DESTDIR and PREFIX (/usr/local)
+	@test -x $(BIN)/capture && test -x $(BIN)/replay || $(MAKE) build
+	@for p in capture replay; do \
+	  put() { install -D -m $$1 $$2 "$(DESTDIR)$(PREFIX)/$$3" && echo "$(DESTDIR)$(PREFIX)/$$3"; }; \
+	  say() { "$(BIN)/$$p" $$2 > "$(BIN)/.install" && put 644 "$(BIN)/.install" $$1; }; \
+	  put 755 "$(BIN)/$$p" bin/$$p && \
+	  say share/man/man1/$$p.1 man && \
+	  say share/bash-completion/completions/$$p 'completion bash' && \
+	  say share/zsh/site-functions/_$$p 'completion zsh' && \
+	  say share/fish/vendor_completions.d/$$p.fish 'completion fish' || exit 1; done; \
+	rm -f "$(BIN)/.install"
 
 demo: build ## serve the bundled sample over a socket, record it, rebuild the archive, print the report
 	@sh scripts/demo.sh

@@ -38,7 +38,9 @@ cat <<EOF
 Next:
   bin/capture info $dir/rec              what was recorded
   bin/replay inspect $dir/rec            every frame; --frame 3 --hex shows one whole
-  bin/replay view $dir/rec               the same in a browser
+  make viewer build && bin/replay view $dir/rec
+                                         the same in a browser; the page is part of bin/replay
+                                         once make viewer has built it
   sqlite3 $dir/site.dendro .tables       the archive is one SQLite file
   bin/replay --help, bin/capture --help     all there is
   rm -r $dir                             when you are done
