@@ -24,9 +24,9 @@ const single = join(dirname(out), 'viewer.html');
 const embedded = join(root, 'replay', 'view', 'dist');
 const src = join(here, 'src');
 
-/** The most that the decoder may weigh, raw and gzipped. */
-const MAX_WASM = 2.5e6;
-const MAX_WASM_GZIP = 700e3;
+/** The most that the decoder may weigh, raw and gzipped (docs/viewer.md). */
+const MAX_WASM = 3.6e6;
+const MAX_WASM_GZIP = 1.0e6;
 
 rmSync(out, { recursive: true, force: true });
 mkdirSync(out, { recursive: true });
@@ -92,7 +92,10 @@ const size = statSync(wasm).size;
 const packed = gzipSync(readFileSync(wasm), { level: 9 }).length;
 console.log(`${out}: decoder ${size} bytes, ${packed} gzipped`);
 console.log(`${single}: ${statSync(single).size} bytes`);
-if (size > MAX_WASM || packed > MAX_WASM_GZIP) console.log(`note: the decoder is over its aim of ${MAX_WASM} bytes, ${MAX_WASM_GZIP} gzipped`);
+if (size > MAX_WASM || packed > MAX_WASM_GZIP) {
+  console.error(`the decoder has outgrown its ceiling of ${MAX_WASM} bytes, ${MAX_WASM_GZIP} gzipped`);
+  process.exit(1);
+}
 
 function licences() {
   const parts = [['Go runtime and wasm_exec.js', join(goroot, 'LICENSE')]];

@@ -1,7 +1,7 @@
 // The Compare tab: the fields of two frames side by side.
 
 import { h, visible } from './dom.js';
-import { duration, number, rowName, time } from './format.js';
+import { duration, many, number, rowName, time } from './format.js';
 import { Stale } from './link.js';
 import { settings } from './settings.js';
 
@@ -47,7 +47,7 @@ export class Compare {
   text(l) {
     if (!l) return '';
     const v = l.type === 'time' ? time(l.value, settings.time, this.app.origin) : l.type === 'duration' ? duration(l.value)
-      : l.type === 'blob' ? `${number(l.bytes)} bytes, ${l.value}` : l.type === 'none' ? 'absent' : l.value ?? (l.count === undefined ? '' : `${number(l.count)} ×`);
+      : l.type === 'blob' ? `${many(l.bytes, 'byte')}, ${l.value}` : l.type === 'none' ? 'absent' : l.value ?? (l.count === undefined ? '' : `${number(l.count)} ×`);
     return l.note ? `${v} (${l.note})` : v;
   }
 
@@ -64,7 +64,7 @@ export class Compare {
       h('td', { text: l.k }), h('td', { text: l.a, title: l.a }), h('td', { text: l.b, title: l.b }))));
     fill(false);
     this.el.replaceChildren(
-      h('p', { class: 'line', role: 'status', text: `${number(differing.length)} of ${number(lines.length)} fields differ${a.cut || b.cut ? ' (of the first 5,000)' : ''}.` }),
+      h('p', { class: 'line', role: 'status', text: `${number(differing.length)} of ${many(lines.length, 'field')} differ${a.cut || b.cut ? ' (of the first 5,000)' : ''}.` }),
       h('label', {}, h('input', { type: 'checkbox', onchange: (e) => fill(e.target.checked) }), h('span', { text: 'show equal fields too' })),
       h('div', { class: 'table', tabindex: '0', role: 'region', 'aria-label': 'Differences' }, h('table', { class: 'compare' },
         h('thead', {}, h('tr', {}, h('th', { text: '' }), h('th', { text: 'field' }),

@@ -3,7 +3,7 @@
 // timeline that shows where each starts and ends.
 
 import { $, h, visible } from './dom.js';
-import { bytes, number, span, time } from './format.js';
+import { bytes, many, number, span, time } from './format.js';
 import { Stale } from './link.js';
 import { VirtualList } from './list.js';
 import { settings } from './settings.js';
@@ -106,10 +106,10 @@ export class Connections {
   }
 
   /** What the index pass has found of the connection that is shown. */
-  indexed(status, bins) {
+  indexed(status, bins, findings) {
     const c = this.current;
     if (!c) return;
-    c.seen = { frames: status.kinds.reduce((n, k) => n + (k.type === 'frame' ? k.rows : 0), 0), findings: status.findings, sources: status.sources, from: null, to: null };
+    c.seen = { frames: status.kinds.reduce((n, k) => n + (k.type === 'frame' ? k.rows : 0), 0), findings, sources: status.sources, from: null, to: null, marks: this.marksOf(bins) };
     if (bins.time) {
       let [a, b] = [Infinity, 0];
       for (const k of bins.time.kinds) k?.forEach((n, i) => { if (n) [a, b] = [Math.min(a, i), Math.max(b, i + 1)]; });
@@ -120,6 +120,33 @@ export class Connections {
     }
     this.list.draw();
     this.draw();
+  }
+
+  /** Where the findings of the connection that is shown lie, on each axis. */
+  marksOf(bins) {
+    const { info, told } = this.app;
+    const out = {};
+    const at = { bytes: (i) => info.places[i].offset, time: (i) => bins.time?.places?.[i], arrival: (i) => info.places[i].arrival };
+    const alone = new Set(told.map((f) => `${f.kind}@${f.offset}`));
+    for (const axis of ['bytes', 'time', 'arrival']) {
+      const b = axis === 'arrival' && bins.arrival ? { ...bins.arrival, ...info.arrival } : bins[axis];
+      if (!b || b.step === undefined) continue;
+      const [from, step] = [BigInt(b.from), BigInt(b.step)];
+      out[axis] = [];
+      b.findings.forEach((n, i) => { if (n) out[axis].push(from + step * BigInt(i)); });
+      info.places.forEach((p, i) => {
+        const v = p.what === 'note' || (p.what === 'told' && alone.has(`${p.kind}@${p.offset}`)) ? at[axis](i) : null;
+        if (v !== null && v !== undefined) out[axis].push(BigInt(v));
+      });
+    }
+    return out;
+  }
+
+  /** The same of a connection, shown or only described. */
+  marks({ about, seen }, axis) {
+    if (seen) return seen.marks[axis] ?? [];
+    const list = about?.marks ?? [];
+    return axis === 'bytes' ? list.map((m) => BigInt(m.offset)) : axis === 'arrival' ? list.filter((m) => m.arrival !== null).map((m) => m.arrival) : [];
   }
 
   fill(e, i) {
@@ -136,7 +163,7 @@ export class Connections {
       ...(about?.protocol ? [h('span', { class: 'badge', text: visible(about.protocol) })] : []));
     e.title = this.words(c);
     if (!about) {
-      who.textContent = i < MAX_DESCRIBED ? '…' : `${number(c.files)} files`;
+      who.textContent = i < MAX_DESCRIBED ? '…' : many(c.files, 'file');
       when.textContent = what.textContent = '';
       return;
     }
@@ -144,7 +171,7 @@ export class Connections {
     when.textContent = this.when(about);
     what.replaceChildren(h('span', { text: this.amount(c) }));
     const n = this.findings(c);
-    if (n) what.append(h('span', { class: 'bad', text: ` · ⚠ ${number(n)} finding${n === 1 ? '' : 's'}` }));
+    if (n) what.append(h('span', { class: 'bad', text: ` · ⚠ ${many(n, 'finding')}` }));
     else if (seen) what.append(h('span', { text: ' · nothing found' }));
   }
 
@@ -161,7 +188,7 @@ export class Connections {
 
   amount({ about, seen, files }) {
     const frames = seen?.frames ?? about.frames;
-    return [bytes(about.bytes), frames === null ? null : `${number(frames)} frame${frames === 1 ? '' : 's'}`, files > 1 ? `${number(files)} files` : null,
+    return [bytes(about.bytes), frames === null ? null : many(frames, 'frame'), files > 1 ? `${number(files)} files` : null,
       about.unsealed && !about.what && about.closed === null && about.first !== null ? 'unfinished' : null].filter(Boolean).join(' · ');
   }
 
@@ -207,7 +234,7 @@ export class Connections {
     return null;
   }
 
-  /** All of them side by side on an axis: {c, from, to, line}, from and to in 0 to 1. */
+  /** All of them side by side on an axis: {c, from, to, line, marks}, from, to and marks in 0 to 1. */
   lay(axis) {
     const out = [];
     if (axis === 'bytes') {
@@ -215,7 +242,8 @@ export class Connections {
       let at = 0;
       for (const c of this.all) {
         const n = c.about?.bytes ?? 0;
-        out.push({ c, from: at / total, to: (at + n) / total, line: 0 });
+        const start = c.about?.start ?? 0;
+        out.push({ c, from: at / total, to: (at + n) / total, line: 0, marks: this.marks(c, axis).map((v) => (at + Math.max(0, Math.min(n, Number(v) - start))) / total) });
         at += n;
       }
       return out;
@@ -232,7 +260,7 @@ export class Connections {
       let line = ends.findIndex((x) => x < from);
       if (line < 0) line = ends.indexOf(Math.min(...ends));
       ends[line] = Math.max(ends[line], to);
-      out.push({ c, from, to, line });
+      out.push({ c, from, to, line, marks: this.marks(c, axis).map((v) => Number(v - low) / total) });
     }
     return out;
   }
@@ -263,10 +291,8 @@ export class Connections {
       g.globalAlpha = 1;
       // Where it starts.
       g.fillRect(left, 2 + x.line * 9, 2, 9);
-      if (this.findings(x.c)) {
-        g.fillStyle = colour('--bad');
-        g.fillRect(left + 3, 5 + x.line * 9, 3, 3);
-      }
+      g.fillStyle = colour('--bad');
+      for (const m of x.marks) g.fillRect(Math.min(m * (w - 2), w - 4), 5 + x.line * 9, 3, 3);
     }
     const without = this.all.length - this.laid.length;
     $('spans-note').textContent = !without ? '' : axis === 'time' ? `${number(without)} more once they were shown` : `${number(without)} without arrival times`;

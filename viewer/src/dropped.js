@@ -1,12 +1,14 @@
 // What was dropped on the page: files, and folders with all that is in them.
 
+import { many } from './format.js';
+
 /** The most files that are taken, and how deep folders are gone into. */
 export const MAX_DROPPED = 100000;
 export const MAX_DEPTH = 32;
 /** How many files of a folder are asked for at a time. */
 const BATCH = 64;
 
-const files = (n) => `${n.toLocaleString('en')} file${n === 1 ? '' : 's'}`;
+const files = (n) => many(n, 'file');
 
 /**
  * Takes the entries of a drop, which are only good during its event, at once, and

@@ -5,6 +5,9 @@ const SECOND = 1000000000n;
 
 export const number = (n) => n.toLocaleString('en');
 
+/** A count with its noun, in the plural but for 1. */
+export const many = (n, one) => `${number(n)} ${n === 1 ? one : one.endsWith('y') ? `${one.slice(0, -1)}ies` : `${one}s`}`;
+
 /** The number of a row's frame as the replay command counts them: the preamble is 0, and what is no frame has none. */
 export const frameNumber = (r) => (r.frame ? String(r.frame) : r.type === 'preamble' ? '0' : '–');
 

@@ -13,6 +13,10 @@ const ROW = 21;
 /** How narrow and how wide a column may be made, in pixels. */
 const MIN_WIDTH = 40;
 const MAX_WIDTH = 900;
+/** The columns that take the width of what they hold, and how wide they get by themselves. */
+const FITTED = { row: 120, offset: 140, name: 210, source: 170, stream: 190, size: 110 };
+/** Of how many pages of rows the widths are taken. */
+const FITTED_PAGES = 6;
 
 export const COLUMNS = [
   { key: 'row', name: 'No.', width: 72, right: true, about: 'Number of the frame, from 1; the preamble is 0' },
@@ -36,6 +40,7 @@ export class Frames {
     this.selectedRow = -1; // the row's number
     this.header = $('columns');
     this.days = {};
+    this.fitted = {};
     this.list = new VirtualList(this.el, {
       rowHeight: ROW,
       make: () => this.make(),
@@ -66,7 +71,7 @@ export class Frames {
   /** Which columns there are and how wide depends on what the capture holds. */
   settle() {
     const days = { arrival: this.app.dayOf('arrival'), time: this.app.dayOf('time') };
-    const key = JSON.stringify([days, settings.time, this.app.noSources]);
+    const key = JSON.stringify([days, settings.time, this.app.noSources, this.app.noTimes]);
     if (key === this.settled) return;
     this.settled = key;
     this.days = days;
@@ -76,7 +81,7 @@ export class Frames {
   width(c) {
     // Times of one day are shown without it, the column's name has it.
     if (this.days[c.key]) return settings.widths[`${c.key}-short`] ?? 152;
-    return settings.widths[c.key] ?? c.width;
+    return settings.widths[c.key] ?? this.fitted[c.key] ?? c.width;
   }
 
   widths() {
@@ -85,6 +90,33 @@ export class Frames {
     const least = this.shown.reduce((n, c) => n + (c.width ? this.width(c) : 260), 0);
     this.el.style.setProperty('--least', `${least}px`);
     this.el.setAttribute('aria-colcount', this.shown.length);
+  }
+
+  /** Makes columns as wide as these rows need, and as their numbers need by now, within bounds; what a person has chosen stays. */
+  fit(rows) {
+    if (!this.list.pool.length || (rows.length && this.fittings >= FITTED_PAGES)) return;
+    if (rows.length) this.fittings++;
+    const g = (this.measure ??= document.createElement('canvas').getContext('2d'));
+    let wider = false;
+    for (const c of this.shown) {
+      if (!FITTED[c.key]) continue;
+      const cell = this.list.pool[0].children[this.shown.indexOf(c)];
+      const style = getComputedStyle(cell);
+      g.font = `${style.fontWeight} ${style.fontSize} ${style.fontFamily}`;
+      const pad = parseFloat(style.paddingLeft) + parseFloat(style.paddingRight) + 3;
+      // What numbers there will be is known of some before they are seen.
+      const most = { row: String(this.app.status?.rows ?? ''), offset: String(this.app.info?.end ?? '') }[c.key];
+      let need = c.right ? 62 : Math.min(c.width, 70);
+      for (const text of most === undefined ? rows.map((r) => this.text(c, r)) : [most]) {
+        need = Math.max(need, Math.ceil(g.measureText(text.slice(0, 200)).width + pad));
+      }
+      need = Math.min(FITTED[c.key], need);
+      if (need > (this.fitted[c.key] ?? 0)) {
+        this.fitted[c.key] = need;
+        wider = true;
+      }
+    }
+    if (wider) this.widths();
   }
 
   /** Gives a column a width in pixels. */
@@ -129,20 +161,24 @@ export class Frames {
     const kind = r ? this.app.slot(r) : -1;
     e.className = `row${i === this.selected ? ' selected' : ''}${r && r.type !== 'frame' ? ` t-${r.type}` : ''}${r?.findings ? ' found' : ''}${r ? '' : ' waiting'}`;
     e.style.setProperty('--kind', `var(--k${kind % 10})`);
-    const origin = this.app.origin;
     this.shown.forEach((c, j) => {
       const cell = e.children[j];
-      let text = '';
-      if (!r) text = '';
-      else if (c.key === 'row') text = frameNumber(r);
-      else if (c.key === 'arrival' || c.key === 'time') text = r[c.key] === undefined ? '' : this.time(c.key, r[c.key], origin);
-      else if (c.key === 'size') text = number(r.size);
-      else if (c.key === 'source') text = r.label ?? r.source ?? '';
-      else if (c.key === 'summary') text = (r.findings ? '⚠ ' : '') + (r.summary ?? '');
-      else text = String(r[c.key] ?? '');
+      const text = r ? this.text(c, r) : '';
       if (cell.textContent !== text) cell.textContent = text;
-      if (c.key === 'summary' || c.key === 'source' || c.key === 'stream') cell.title = text;
+      if (c.key === 'summary' || c.key === 'name' || c.key === 'source' || c.key === 'stream') cell.title = text;
     });
+  }
+
+  /** What a column shows of a row. */
+  text(c, r) {
+    switch (c.key) {
+      case 'row': return frameNumber(r);
+      case 'arrival': case 'time': return r[c.key] === undefined ? '' : this.time(c.key, r[c.key], this.app.origin);
+      case 'size': return number(r.size);
+      case 'source': return r.label ?? r.source ?? '';
+      case 'summary': return (r.findings ? '⚠ ' : '') + (r.summary ?? '');
+      default: return String(r[c.key] ?? '');
+    }
   }
 
   time(key, ns, origin) {
@@ -199,6 +235,7 @@ export class Frames {
           if (Math.abs(k - this.list.first / PAGE) > 4) pages.delete(k);
         }
       }
+      this.fit(rows);
       this.list.draw();
     } catch (e) {
       if (pages.get(p) === promise) pages.delete(p);

@@ -1,7 +1,7 @@
 // The page: what is open, what is selected, and how the parts hear of it.
 
 import { $, h, say, visible } from './dom.js';
-import { bytes, hex, number, parseShown, rowName, time } from './format.js';
+import { bytes, hex, many, number, parseShown, rowName, time } from './format.js';
 import { COLUMNS, Frames } from './frames.js';
 import { Hex } from './hex.js';
 import { Link, Stale } from './link.js';
@@ -56,6 +56,7 @@ class App {
     this.unit = null;
     this.words = null;
     this.sources = [];
+    this.told = []; // what only the sidecars tell, once all is indexed
     this.hasArrivals = false;
     this.origin = 0n;
     // A link to a frame is for what is opened first.
@@ -208,6 +209,7 @@ class App {
       return;
     }
     this.unit = this.status = this.bins = null;
+    this.told = [];
     delete document.body.dataset.unit;
     delete document.body.dataset.filtered;
     if (!info.protocol) {
@@ -222,7 +224,7 @@ class App {
     this.info = info;
     this.words = info.words;
     this.sources = [];
-    this.noSources = false;
+    this.noSources = this.noTimes = false;
     this.hasArrivals = info.files.some((f) => f.arrivals?.records);
     this.origin = info.files.find((f) => f.arrivals?.records)?.arrivals.first ?? null;
     if (at !== undefined) this.link0 = `#offset=${at}`;
@@ -232,6 +234,8 @@ class App {
     $('pane-connections').append($('connections'));
     $('file-name').textContent = visible(`${info.name} · ${info.protocol}${info.direction ? ` ${info.direction}` : ''} · ${bytes(info.end - info.start)}`);
     document.title = visible(`${info.name} – Wiretape`);
+    this.frames.fittings = 0;
+    this.frames.fitted = {};
     this.frames.columns();
     this.frames.reset();
     this.findings.reset();
@@ -282,6 +286,7 @@ class App {
   indexed(m) {
     if (!this.info) return;
     this.status = m.status;
+    this.told = m.told ?? [];
     this.indexing = !m.done;
     const { start, end } = this.info;
     const total = Math.max(1, end - start);
@@ -296,15 +301,17 @@ class App {
     $('progress').value = (m.status.end - start) / total;
     $('stop').hidden = !m.done ? false : true;
     const speed = m.ms > 50 ? ` · ${bytes(((m.status.end - start) / m.ms) * 1000)}/s` : '';
-    $('state').textContent = `${number(m.status.rows)} rows${m.cancelled ? `, stopped at ${Math.floor((100 * (m.status.end - start)) / total)} %` : m.done ? '' : '…'}`;
+    $('state').textContent = `${many(m.status.rows, 'row')}${m.cancelled ? `, stopped at ${Math.floor((100 * (m.status.end - start)) / total)} %` : m.done ? '' : '…'}`;
     $('speed').textContent = m.done ? `indexed in ${(m.ms / 1000).toFixed(m.ms < 10000 ? 2 : 1)} s${speed} · decoder ${bytes(m.memory)}` : speed.slice(3);
     document.body.dataset.rows = m.status.rows;
     document.body.dataset.memory = m.memory;
     this.bins = m.bins;
     this.noSources = m.done && m.status.sources === 0;
+    this.noTimes = m.done && !m.cancelled && !m.bins.time;
     this.frames.settle();
+    if (m.done) this.frames.fit([]);
     if (m.done) {
-      this.connections.indexed(m.status, m.bins);
+      this.connections.indexed(m.status, m.bins, this.found);
       document.body.dataset.done = '1';
       this.loadSources();
     } else delete document.body.dataset.done;
@@ -355,7 +362,12 @@ class App {
 
   cancelled(m) {
     if (m.what === 'search') this.search.stopped();
-    if (m.what === 'filter') this.filterState(`${number(this.frames.list.count)} rows so far, stopped`, true);
+    if (m.what === 'filter') this.filterState(`${many(this.frames.list.count, 'row')} so far, stopped`, true);
+  }
+
+  /** How many findings there are: of the bytes, of what lies beside them, and what only the sidecars tell. */
+  get found() {
+    return (this.status?.findings ?? 0) + this.info.notes.length + this.told.length;
   }
 
   // ── Filter ─────────────────────────────────────────────────────────────
@@ -410,7 +422,7 @@ class App {
     const first = this.frames.list.count === 0 && m.hits > 0;
     this.frames.setCount(m.hits);
     const { start, end } = this.info;
-    this.filterState(m.done ? `${number(m.hits)} of ${number(this.status?.rows ?? 0)} rows` : `${number(m.hits)} rows, ${Math.floor((100 * (m.at - start)) / Math.max(1, end - start))} %`, m.done);
+    this.filterState(m.done ? `${number(m.hits)} of ${many(this.status?.rows ?? 0, 'row')}` : `${many(m.hits, 'row')}, ${Math.floor((100 * (m.at - start)) / Math.max(1, end - start))} %`, m.done);
     document.body.dataset.filtered = m.done ? m.expression : '';
     if (first && this.frames.selected < 0) this.frames.select(0);
   }
@@ -419,7 +431,7 @@ class App {
     $('filter').title = text;
     $('stop').hidden = done && !this.indexing;
     if (text) $('state').textContent = text;
-    else if (this.status) $('state').textContent = `${number(this.status.rows)} rows`;
+    else if (this.status) $('state').textContent = many(this.status.rows, 'row');
   }
 
   // ── Selection ──────────────────────────────────────────────────────────
@@ -427,6 +439,7 @@ class App {
   /** Columns that would be empty in this capture are not shown. */
   lacks(key) {
     if (key === 'arrival') return !this.hasArrivals;
+    if (key === 'time') return this.noTimes;
     return (key === 'source' || key === 'stream') && this.noSources;
   }
 
@@ -456,7 +469,7 @@ class App {
 
   /** The colour slot of a row's kind. */
   slot(r) {
-    const i = this.status?.kinds.findIndex((k) => (k.type === 'frame' ? k.name === r.name && r.type === 'frame' : k.type === r.type)) ?? -1;
+    const i = this.status?.kinds.findIndex((k) => k.type === r.type && (r.type !== 'frame' || (k.kind === r.kind && k.name === r.name))) ?? -1;
     return i < 0 ? 0 : i;
   }
 
@@ -470,7 +483,7 @@ class App {
     }
     if (this.frames.selectedRow !== row) return;
     this.unit = u;
-    $('unit-title').textContent = visible(`Row ${number(row)} · ${u.name} · ${bytes(u.size)}`);
+    $('unit-title').textContent = visible(`${u.name === rowName(u) ? '' : `${rowName(u).replace(/^./, (c) => c.toUpperCase())} · `}${u.name} · ${bytes(u.size)}`);
     $('unit-findings').replaceChildren(...u.findings.map((f) => h('button', {
       class: 'unit-finding', type: 'button', onclick: () => this.selectPlace(f),
     }, h('strong', { text: `⚠ ${f.kind} ` }), h('span', { text: visible(f.message) }),
@@ -502,7 +515,7 @@ class App {
   }
 
   place(f) {
-    $('place').textContent = f ? visible(`${f.name || 'entry'} · offset ${number(f.offset)} (0x${hex(f.offset)}) · ${number(f.length)} bytes`) : '';
+    $('place').textContent = f ? visible(`${f.name || 'entry'} · offset ${number(f.offset)} (0x${hex(f.offset)}) · ${many(f.length, 'byte')}`) : '';
   }
 
   async selectByte(offset) {
@@ -968,7 +981,7 @@ class App {
 
   async dropped(transfer) {
     // Entries are only good during the event: gather takes them at once.
-    const found = gather(transfer, (n) => { $('what').textContent = `Looking through the folders… ${number(n)} files`; });
+    const found = gather(transfer, (n) => { $('what').textContent = `Looking through the folders… ${many(n, 'file')}`; });
     this.closeAll();
     this.connections.reset([]);
     const { files, notes } = await found;

@@ -1,7 +1,7 @@
 // The side panel: findings, sources, search, and the capture's files.
 
 import { $, h, visible } from './dom.js';
-import { bytes, hex, number, span, time } from './format.js';
+import { bytes, hex, many, number, span, time } from './format.js';
 import { VirtualList } from './list.js';
 import { settings } from './settings.js';
 
@@ -39,6 +39,7 @@ export class Findings {
 
   reset() {
     this.pages = new Map();
+    this.kept = 0;
     this.at = -1;
     this.list.setCount(0);
     $('finding-count').textContent = '';
@@ -64,12 +65,12 @@ export class Findings {
   }
 
   update(status, done) {
-    const kept = status.keptFindings;
-    if (kept !== this.list.count) {
-      this.pages.delete(Math.floor(this.list.count / PAGE));
-      this.list.setCount(kept);
-    }
-    const all = status.findings + this.app.info.notes.length;
+    const { keptFindings: kept } = status;
+    if (kept !== this.kept) this.pages.delete(Math.floor(this.kept / PAGE));
+    this.kept = kept;
+    // What only the sidecars tell comes behind the rest.
+    this.list.setCount(kept + this.app.told.length);
+    const all = this.app.found;
     $('finding-count').textContent = all ? number(all) : '';
     $('no-findings').hidden = all > 0;
     $('no-findings').textContent = done ? 'Nothing to report.' : 'Nothing so far.';
@@ -90,6 +91,10 @@ export class Findings {
     e.classList.toggle('selected', i === this.at);
     e.id = `finding-${i}`;
     const [kind, message, place] = e.children;
+    if (i >= this.kept) {
+      this.fillTold(kind, message, place, e, this.app.told[i - this.kept]);
+      return;
+    }
     const it = Array.isArray(page) ? page[i % PAGE] : null;
     if (!it) {
       kind.textContent = '…';
@@ -102,6 +107,14 @@ export class Findings {
     message.textContent = visible(f.message);
     message.title = e.title = visible([f.message, f.expected && `expected ${f.expected}`, f.found && `found ${f.found}`, f.cost].filter(Boolean).join('\n'));
     place.textContent = `${it.frame ? `frame ${number(it.frame)} · ` : ''}offset ${number(f.at ?? f.offset)}${f.field ? ` · ${visible(f.field)}` : ''}`;
+  }
+
+  /** One that its sidecar alone tells. */
+  fillTold(kind, message, place, e, f) {
+    kind.textContent = visible(f.kind);
+    message.textContent = visible(f.message);
+    message.title = e.title = visible([f.message, f.expected && `expected ${f.expected}`, f.found && `found ${f.found}`, f.cost].filter(Boolean).join('\n'));
+    place.textContent = `offset ${number(f.at ?? f.offset)} · told by the sidecar alone`;
   }
 
   async load(p) {
@@ -120,6 +133,11 @@ export class Findings {
     this.at = i;
     this.el.setAttribute('aria-activedescendant', `finding-${i}`);
     this.list.show(i);
+    if (i >= this.kept) {
+      const f = this.app.told[i - this.kept];
+      await this.app.gotoOffset(f.at ?? f.offset, { reveal: true });
+      return;
+    }
     const page = this.pages.get(Math.floor(i / PAGE));
     if (!Array.isArray(page)) return;
     const { row, finding } = page[i % PAGE];
@@ -162,7 +180,7 @@ export class Sources {
     });
     const lost = Object.entries(s.findings);
     d.append(...[
-      h('summary', {}, h('strong', { text: s.label ?? `source ${s.id}` }), h('span', { class: 'dim', text: ` #${s.id} · ${number(s.rows)} frames · ${bytes(s.bytes)}` })),
+      h('summary', {}, h('strong', { text: s.label ?? `source ${s.id}` }), h('span', { class: 'dim', text: ` #${s.id} · ${many(s.rows, 'frame')} · ${bytes(s.bytes)}` })),
       h('div', { class: 'line', text: range }),
       h('div', { class: 'line', text: Object.entries(s.kinds).map(([k, n]) => `${k} ${number(n)}`).join(', ') }),
       lost.length ? h('div', { class: 'line bad', text: `⚠ ${lost.map(([k, n]) => `${k} ${number(n)}`).join(', ')}` }) : h('div', { class: 'line', text: 'nothing missing was found' }),
@@ -177,7 +195,7 @@ export class Sources {
           h('td', {}, h('button', { class: 'link', type: 'button', text: t.name, onclick: () => this.app.addFilter(`source == ${s.id} and stream == "${t.name.replace(/["\\]/g, '\\$&')}"`, SOURCE) })),
           h('td', { text: number(t.rows) }), h('td', { text: bytes(t.bytes) }),
           h('td', { text: t.from === undefined ? '' : span(BigInt(t.to) - BigInt(t.from)), title: t.from === undefined ? '' : `${time(t.from, mode, origin)} to ${time(t.to, mode, origin)}` }))))) : null,
-      s.more ? h('div', { class: 'line', text: `and ${number(s.more)} frames of further streams` }) : null,
+      s.more ? h('div', { class: 'line', text: `and ${many(s.more, 'frame')} of further streams` }) : null,
     ].filter(Boolean));
     if (d.open) this.tell(s, d);
     return d;
@@ -299,7 +317,7 @@ export function showCapture(app) {
     ...info.files.slice(0, MAX_FILES).map((f) => h('div', { class: 'file' },
       h('button', { class: 'link', type: 'button', text: visible(f.name), onclick: () => app.gotoOffset(f.start) }),
       h('div', { class: 'line', text: `offsets ${number(f.start)} to ${number(f.end)}, ${bytes(f.end - f.start)}${f.partial ? ', not sealed' : ''}` }),
-      f.arrivals?.records ? h('div', { class: 'line', text: `${number(f.arrivals.records)} reads, ${time(f.arrivals.first, mode, app.origin)} to ${time(f.arrivals.last, mode, app.origin)}` }) : null,
+      f.arrivals?.records ? h('div', { class: 'line', text: `${many(f.arrivals.records, 'read')}, ${time(f.arrivals.first, mode, app.origin)} to ${time(f.arrivals.last, mode, app.origin)}` }) : null,
       f.side?.endpoint ? h('div', { class: 'line', text: visible(`from ${f.side.endpoint}`) }) : null,
       f.side?.pair ? h('div', { class: 'line' }, otherWay(app, f.side.pair)) : null,
       f.side?.closed ? h('div', { class: 'line', text: visible(`closed: ${f.side.closed}${f.side.closedDetail ? `, ${f.side.closedDetail}` : ''}`) }) : null,
@@ -308,7 +326,7 @@ export function showCapture(app) {
       f.side?.findings.length ? h('details', {}, h('summary', { class: 'bad', text: `⚠ ${number(f.side.found)} found when it was recorded` }),
         ...f.side.findings.slice(0, MAX_TOLD).map((x) => h('button', { class: 'link line', type: 'button', text: visible(`${x.kind} at ${number(x.offset)}: ${x.message}`), onclick: () => app.gotoOffset(x.offset, { reveal: true }) }))) : null,
       f.side?.omitted?.length ? h('div', { class: 'line bad', text: visible(`⚠ its context lacks ${f.side.omitted.join(', ')}`) }) : null)),
-    ...(info.files.length > MAX_FILES ? [h('p', { class: 'line', text: `and ${number(info.files.length - MAX_FILES)} more files` })] : []));
+    ...(info.files.length > MAX_FILES ? [h('p', { class: 'line', text: `and ${many(info.files.length - MAX_FILES, 'further file')}` })] : []));
 }
 
 /** The connection that holds the other direction, to go to where it was opened too. */

@@ -2,7 +2,7 @@
 // what replay's checks find in it.
 
 import { h, visible } from './dom.js';
-import { bytes, number, time } from './format.js';
+import { bytes, many, number, time } from './format.js';
 import { VirtualList } from './list.js';
 import { Stale } from './link.js';
 import { settings } from './settings.js';
@@ -97,9 +97,9 @@ export class Segment {
   verdict(c) {
     const t = (v) => time(v, settings.time, this.app.origin);
     return h('section', { class: 'verdict' },
-      h('p', { class: c.sound ? 'good' : 'bad' }, h('strong', { text: c.sound ? (c.proved ? '✓ Proved' : '✓ No fault found') : `⚠ ${number(c.findings.length)} finding${c.findings.length === 1 ? '' : 's'}` }),
+      h('p', { class: c.sound ? 'good' : 'bad' }, h('strong', { text: c.sound ? (c.proved ? '✓ Proved' : '✓ No fault found') : `⚠ ${many(c.findings.length, 'finding')}` }),
         h('span', { text: c.proved ? ': the time column was read whole, is sorted, and is what the frame says.' : '' })),
-      h('p', { class: 'line', text: `${number(c.rows)} Parquet rows${c.distinct === undefined ? '' : `, ${number(c.distinct)} timestamps, ${t(c.first)} to ${t(c.last)}`}, ${bytes(c.length)} at offset ${number(c.offset)}` }),
+      h('p', { class: 'line', text: `${many(c.rows, 'Parquet row')}${c.distinct === undefined ? '' : `, ${many(c.distinct, 'timestamp')}, ${t(c.first)} to ${t(c.last)}`}, ${bytes(c.length)} at offset ${number(c.offset)}` }),
       ...c.findings.map((f) => h('p', { class: 'bad' }, h('button', {
         class: 'link', type: 'button', text: f.kind, onclick: () => this.app.selectPlace(f),
       }), h('span', { text: visible(` ${f.message}${f.expected ? ` · expected ${f.expected}` : ''}${f.found ? `, found ${f.found}` : ''}`) }))),
@@ -108,7 +108,7 @@ export class Segment {
 
   about(m) {
     const out = [];
-    out.push(h('p', { class: 'line', text: visible(`Parquet version ${m.version}, ${number(m.leaves.length)} column${m.leaves.length === 1 ? '' : 's'}, ${number(m.groups.length)} row group${m.groups.length === 1 ? '' : 's'}, footer ${bytes(m.metadataLength)}${m.created ? `, written by ${m.created}` : ''}`) }));
+    out.push(h('p', { class: 'line', text: visible(`Parquet version ${m.version}, ${many(m.leaves.length, 'column')}, ${many(m.groups.length, 'row group')}, footer ${bytes(m.metadataLength)}${m.created ? `, written by ${m.created}` : ''}`) }));
     const odd = m.groups.flatMap((g) => g.columns).filter((c) => !CODECS.includes(c.codec));
     if (odd.length) {
       const names = [...new Set(odd.map((c) => c.path))];
@@ -204,6 +204,6 @@ export class Segment {
     // The list measures itself once it is in the page.
     requestAnimationFrame(() => list.setCount(m.rows));
     return h('section', {}, h('details', {}, h('summary', { text: `Choose columns (${number(m.columns.length)})` }), picks),
-      h('p', { class: 'line', text: `${number(m.rows)} rows` }), note, scroll);
+      h('p', { class: 'line', text: many(m.rows, 'row') }), note, scroll);
   }
 }

@@ -4,7 +4,7 @@
 // filter.
 
 import { $, h, say, visible } from './dom.js';
-import { bytes, exactTime, number, parseTime, span, time } from './format.js';
+import { bytes, exactTime, many, number, parseTime, span, time } from './format.js';
 import { set, settings } from './settings.js';
 
 const BINS = 512;
@@ -84,7 +84,11 @@ export class Timeline {
     c.addEventListener('pointercancel', () => { this.drag = null; this.draw(); });
     c.addEventListener('keydown', (e) => this.key(e));
     new ResizeObserver(() => this.draw()).observe(c);
-    $('mark-finding').addEventListener('click', () => this.app.addFilter('finding'));
+    $('mark-finding').addEventListener('click', () => {
+      // What lies beside the bytes is at no row.
+      if (this.status.findings) this.app.addFilter('finding');
+      else this.app.showSide('tab-findings');
+    });
     $('mark-gap').addEventListener('click', () => {
       const kinds = GAPS.filter((k) => this.status.byFinding[k]).map((k) => `finding == ${k}`);
       this.app.addFilter(kinds.length > 1 ? `(${kinds.join(' or ')})` : kinds[0]);
@@ -214,9 +218,11 @@ export class Timeline {
       if (x >= 0 && x <= 1) out.push({ what, x, text, id });
     };
     const value = (p, i) => (name === 'bytes' ? p.offset : name === 'arrival' ? p.arrival : this.bins.time?.places?.[i]);
+    const told = new Set(this.app.told.map((f) => `${f.kind}@${f.offset}`));
     const first = info.places.findIndex((p) => p.what === 'file');
     info.places.forEach((p, i) => {
-      if (p.what !== 'file') put('told', value(p, i), p.text);
+      if (p.what === 'note' || (p.what === 'told' && told.has(`${p.kind}@${p.offset}`))) put('told', value(p, i), p.text);
+      else if (p.what === 'told') return; // the decoder found it too
       else if (i !== first) put('file', value(p, i), `${p.text} starts`);
       else if (info.start === 0) put('connection', value(p, i) ?? this.axis.from, `${info.name} starts`);
       else put('file', value(p, i), `${p.text} starts, the connection before it`);
@@ -272,7 +278,7 @@ export class Timeline {
     for (let i = a; i < b; i++) {
       const x = (i - a + 0.5) * bw;
       if (axis.gaps[i]) gapMark(g, x, height, colour('--bad'));
-      if (axis.findings[i] > (axis.gaps[i] ?? 0)) findingMark(g, x, colour('--bad'));
+      if (axis.findings[i]) findingMark(g, x, colour('--bad'));
     }
     this.marks = this.marked();
     for (const m of this.marks) {
@@ -336,12 +342,10 @@ export class Timeline {
     $('scale-to').textContent = /^\d{4}-\d\d-\d\d /.test(last) && last.slice(0, 11) === first.slice(0, 11) ? last.slice(11) : last;
   }
 
-  /** How many there are of each mark on this axis. */
+  /** How many there are of each mark: of findings as many as the panel tells, of starts those of this axis. */
   counts() {
-    const sum = (list) => list.reduce((n, v) => n + v, 0);
-    const gaps = sum(this.axis.gaps);
     const counts = {
-      finding: sum(this.axis.findings) - gaps + this.marks.filter((m) => m.what === 'told').length, gap: gaps,
+      finding: this.app.found, gap: GAPS.reduce((n, k) => n + (this.status.byFinding[k] ?? 0), 0),
       file: this.marks.filter((m) => m.what === 'file').length, connection: this.marks.filter((m) => m.what === 'connection').length,
     };
     for (const [k, n] of Object.entries(counts)) {
@@ -399,14 +403,13 @@ export class Timeline {
       kinds.push(`${this.status.kinds[slot]?.name} ${number(k[i])}`);
     });
     const gaps = this.axis.gaps[i] ?? 0;
-    const found = (this.axis.findings[i] ?? 0) - gaps;
+    const found = this.axis.findings[i] ?? 0;
     const at = BigInt(this.axis.from) + BigInt(this.axis.step) * BigInt(i);
     const wide = this.name === 'bytes' ? bytes(Number(this.axis.step)) : span(this.axis.step);
     const [a, b] = this.range;
     const nowhere = this.name === 'bytes' && !this.app.info.files.some((f) => BigInt(f.start) < at + BigInt(this.axis.step) && BigInt(f.end) > at);
     const marks = (this.marks ?? []).filter((m) => Math.min(b - 1, Math.floor(a + m.x * (b - a))) === i).map((m) => visible(m.text));
-    const some = (n, one) => (n ? [`${number(n)} ${one}${n === 1 ? '' : 's'}`] : []);
-    return [`${this.text(at)}, ${wide}: ${nowhere ? 'in no file' : `${number(rows)} rows`}${kinds.length ? ` (${kinds.join(', ')})` : ''}`, ...some(gaps, 'gap'), ...some(found, 'finding'),
+    return [`${this.text(at)}, ${wide}: ${nowhere ? 'in no file' : many(rows, 'row')}${kinds.length ? ` (${kinds.join(', ')})` : ''}`, ...(found ? [`${many(found, 'finding')}${gaps ? ` (${many(gaps, 'gap')})` : ''}`] : []),
       ...marks.slice(0, 4), ...(marks.length > 4 ? [`and ${number(marks.length - 4)} more`] : [])].join(', ');
   }
 
@@ -470,10 +473,14 @@ export class Timeline {
     if (key === this.drawn) return;
     this.drawn = key;
     l.replaceChildren(...this.status.kinds.map((k, i) => {
+      // Kinds that share a name are told apart by their numbers.
+      const shared = k.type === 'frame' && this.status.kinds.some((o) => o !== k && o.name === k.name);
+      const name = shared ? `${k.name} ${k.kind}` : k.name;
+      const plain = /^[\w-]+$/.test(k.name) && !shared;
       const b = h('button', {
-        class: 'chip', type: 'button', title: `Show only ${k.name}: ${number(k.rows)} rows, ${bytes(k.bytes)}`,
-        onclick: () => this.app.addFilter(k.type === 'frame' ? `kind == ${/^kind \d+$/.test(k.name) ? k.kind : k.name}` : `type == ${k.type}`, /\b(?:kind|type) == \S+(?=\s|$)/),
-      }, h('span', { class: 'swatch', 'aria-hidden': 'true' }), h('span', { text: k.name }), h('span', { class: 'n', text: number(k.rows) }));
+        class: 'chip', type: 'button', title: `Show only ${name}: ${many(k.rows, 'row')}, ${bytes(k.bytes)}`,
+        onclick: () => this.app.addFilter(k.type === 'frame' ? `kind == ${plain ? k.name : k.kind}` : `type == ${k.type}`, /\b(?:kind|type) == \S+(?=\s|$)/),
+      }, h('span', { class: 'swatch', 'aria-hidden': 'true' }), h('span', { text: name }), h('span', { class: 'n', text: number(k.rows) }));
       b.style.setProperty('--kind', `var(--k${i % 10})`);
       return b;
     }));

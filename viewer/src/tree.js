@@ -4,7 +4,7 @@
 import { $, copy, h, save } from './dom.js';
 import { VirtualList } from './list.js';
 import { Stale } from './link.js';
-import { bytes, duration, number, span, time } from './format.js';
+import { bytes, duration, many, number, span, time } from './format.js';
 import { settings } from './settings.js';
 
 /** The finding that rows are skipped, and those that leave open nothing about their state. */
@@ -153,8 +153,8 @@ export class Tree {
       case 'time': return time(f.value, settings.time, this.app.origin);
       case 'duration': return duration(f.value);
       case 'text': return `“${f.value}”`;
-      case 'blob': return `${number(f.bytes)} bytes`;
-      case 'list': case 'map': return `${number(f.count ?? 0)} ${f.type === 'map' ? 'pairs' : f.count === 1 ? 'entry' : 'entries'}`;
+      case 'blob': return many(f.bytes, 'byte');
+      case 'list': case 'map': return many(f.count ?? 0, f.type === 'map' ? 'pair' : 'entry');
       case 'record': return '';
       case 'enum': return f.note ? f.note : f.value;
       default: return f.value ?? '';

@@ -5,7 +5,7 @@ import test, { after, before } from 'node:test';
 import assert from 'node:assert/strict';
 import { mkdirSync, readFileSync, readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { execFileSync, spawn } from 'node:child_process';
+import { execFileSync, spawn, spawnSync } from 'node:child_process';
 import { dist, filter, go, launch, listed, openFiles, openPage, quiet, root, serve, unit } from './browser.mjs';
 import { dendro, generate, work } from './fixtures.mjs';
 
@@ -80,7 +80,7 @@ test('a span of each axis takes exactly the rows that lie in it', async () => {
   for (const name of ['bytes', 'time', 'arrival']) {
     await axis(page, name);
     // All rows that have a place on the axis are in its bins.
-    const rows = (await told(page)).map((s) => number(/: ([\d,]+) rows/.exec(s)[1])).reduce((n, v) => n + v, 0);
+    const rows = (await told(page)).map((s) => number(/: ([\d,]+) rows?/.exec(s)[1])).reduce((n, v) => n + v, 0);
     assert.equal(rows, all.filter((r) => of[name](r) !== null).length, name);
     for (const [a, b] of [[0.1, 0.62], [0.3, 0.9], [0.02, 0.5]]) {
       await drag(page, a, b);
@@ -163,7 +163,8 @@ test('findings without a time of their own lie where the rows before them do', a
     await axis(page, name);
     // The malformed frame, and the gap that the next one makes.
     assert.ok((await told(page)).some((s) => /1 finding/.test(s)), name);
-    assert.equal(await page.textContent('#mark-finding .n'), '1');
+    assert.equal(await page.textContent('#mark-finding .n'), '2');
+    assert.equal(await page.textContent('#finding-count'), '2');
     assert.equal(await page.textContent('#mark-gap .n'), '1');
   }
   assert.ok(await page.isDisabled('#axis [value=arrival]'));
@@ -708,5 +709,88 @@ test('times are shown in UTC, local, since the first and as nanoseconds, exact e
   assert.equal(await page.getAttribute('#axis [value=arrival]', 'aria-pressed'), 'true');
   assert.match((await listed(page))[3].arrival, /^\d{19}$/);
   assert.ok(await page.evaluate(() => Math.abs(document.querySelectorAll('#columns .cell')[1].getBoundingClientRect().width - 200) < 2));
+  await quiet(page);
+});
+
+test('a recovered connection has one count of findings everywhere, the sidecar’s word among them', async () => {
+  const capture = join(work, 'capture');
+  execFileSync('go', ['build', '-o', capture, './cmd/capture'], { cwd: root, stdio: 'inherit' });
+  const rec = join(dir, 'recovered');
+  const p = spawn(capture, ['record', '-', '--dir', rec, '--sync', 'frame'], { stdio: ['pipe', 'ignore', 'ignore'] });
+  p.stdin.on('error', () => {});
+  p.stdin.write(readFileSync(fixture('real/live.stream')).subarray(0, 9000));
+  const until = Date.now() + 20000;
+  const size = () => { try { return readdirSync(rec).filter((f) => f.endsWith('.cap.partial')).reduce((n, f) => n + readFileSync(join(rec, f)).length, 0); } catch { return 0; } };
+  while (size() < 9000 && Date.now() < until) await new Promise((r) => { setTimeout(r, 50); });
+  p.kill('SIGKILL');
+  await new Promise((r) => { p.once('exit', r); });
+  assert.equal(spawnSync(capture, ['recover', rec]).status, 3);
+  const { findings } = JSON.parse(spawnSync(capture, ['verify', '--json', rec], { encoding: 'utf8' }).stdout);
+  assert.deepEqual(findings.map((f) => f.kind).sort(), ['cut', 'recovered-file']);
+
+  const page = await open();
+  // Alone and beside another connection, with its card.
+  for (const others of [[], [fixture('real/small.stream')]]) {
+    await openFiles(page, [...inside(rec), ...others]);
+    await page.waitForFunction(() => document.querySelector('#findings .finding:not([hidden]) .place')?.textContent || document.getElementById('tab-findings').getAttribute('aria-selected') === 'false');
+    await page.click('#tab-findings');
+    await page.waitForFunction(() => document.querySelectorAll('#findings .finding:not([hidden])').length === 2);
+    assert.equal(await page.textContent('#finding-count'), '2');
+    assert.equal(await page.textContent('#mark-finding .n'), '2');
+    assert.equal(await page.getAttribute('#findings .finding', 'aria-setsize'), '2');
+    const list = await page.evaluate(() => document.getElementById('findings').innerText);
+    assert.match(list, /^cut\n[^]*offset 8,754\nrecovered-file\n[^]*last 246 bytes: cut\noffset 8,754 · told by the sidecar alone$/);
+    if (others.length) {
+      await page.click('#tab-connections');
+      await page.waitForFunction(() => /⚠ 2 findings/.test(document.querySelector('#connections .connection').innerText));
+    }
+  }
+  // By the keys it is gone to as any other.
+  await page.click('#tab-findings');
+  await page.focus('#findings');
+  await page.keyboard.press('End');
+  await page.waitForFunction(() => document.querySelector('#frames .row.selected .c-offset')?.textContent === '8754');
+  await quiet(page);
+});
+
+/** Where the strip of connections has the colour of a finding, in pixels from its left. */
+const reds = (page) => page.evaluate(() => {
+  const c = document.getElementById('spans');
+  const copy = Object.assign(document.createElement('canvas'), { width: c.width, height: c.height });
+  const g = copy.getContext('2d', { willReadFrequently: true });
+  g.drawImage(c, 0, 0);
+  const { data } = g.getImageData(0, 0, c.width, c.height);
+  const out = new Set();
+  for (let i = 0; i < data.length; i += 4) if (data[i] === 179 && data[i + 1] === 38 && data[i + 2] === 30) out.add((i / 4) % c.width);
+  return { width: c.clientWidth, at: [...out].sort((a, b) => a - b) };
+});
+
+test('the strip of connections marks findings where they are', async () => {
+  const page = await open();
+  const gap = readFileSync(fixture('crafted/gap.stream'));
+  await openFiles(page, [{ name: 'a.stream', buffer: readFileSync(fixture('real/small.stream')), mimeType: '' }, { name: 'b.stream', buffer: gap, mimeType: '' }]);
+  await page.keyboard.press('>');
+  await page.waitForFunction(() => /b\.stream/.test(document.getElementById('file-name').textContent) && document.body.dataset.done);
+  await page.click('#tab-findings');
+  await page.locator('#findings .finding').first().click();
+  await page.waitForFunction(() => /\d/.test(document.querySelector('#frames .row.selected .c-offset')?.textContent ?? ''));
+  const at = Number(await page.textContent('#frames .row.selected .c-offset'));
+  const before = readFileSync(fixture('real/small.stream')).length;
+  const { width, at: red } = await reds(page);
+  const want = ((before + at) / (before + gap.length)) * (width - 2);
+  assert.ok(red.length >= 3 && red.length <= 4 && Math.abs(red[0] - want) <= 3, `${red} of ${width}, ${want} expected`);
+  await quiet(page);
+});
+
+test('a file from the middle without its sidecar asks for it', async () => {
+  const page = await open();
+  const cap = inside(one).filter((f) => f.endsWith('.cap'))[2];
+  await openFiles(page, [cap], { wait: false });
+  await page.waitForFunction(() => /known here/.test(document.getElementById('what').textContent));
+  const asked = /open (\S+), which lies beside it/.exec(await page.textContent('#what'))[1];
+  assert.equal(asked, cap.split('/').pop().replace(/cap$/, 'json'));
+  assert.ok(await page.isVisible('#read-as button'));
+  await openFiles(page, [cap, join(cap, '..', asked)]);
+  assert.match(await page.textContent('#file-name'), /dendro/);
   await quiet(page);
 });

@@ -2,7 +2,7 @@
 
 import test, { after, before } from 'node:test';
 import assert from 'node:assert/strict';
-import { mkdirSync, readFileSync, readdirSync, rmSync, writeFileSync, appendFileSync, copyFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, readdirSync, rmSync, writeFileSync, appendFileSync, copyFileSync } from 'node:fs';
 import { execFileSync, spawn } from 'node:child_process';
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
@@ -76,7 +76,7 @@ function fields(page) {
       if (!n) break;
       await wait(() => ![...hex.querySelectorAll('.line:not([hidden]) .b')].some((b) => b.textContent === '··'));
       const marks = [...hex.querySelectorAll('.line:not([hidden]) .b.mark')].map((b) => b.textContent);
-      const place = /offset ([\d,]+) .*· ([\d,]+) bytes/.exec(document.getElementById('place').textContent);
+      const place = /offset ([\d,]+) .*· ([\d,]+) bytes?/.exec(document.getElementById('place').textContent);
       // Lines are elements that are used again: their order is that of their index.
       const lines = [...hex.querySelectorAll('.line:not([hidden])')].sort((a, b) => a.index - b.index);
       const ordered = lines.flatMap((l) => [...l.querySelectorAll('.b.mark')].map((b) => b.textContent));
@@ -259,6 +259,38 @@ test('a hundred thousand rows open at once', async () => {
   await page.focus('#hex');
   await page.keyboard.press('End');
   await page.waitForFunction(() => document.querySelector('#tree .node.selected .name')?.textContent === 'row');
+  await quiet(page);
+});
+
+test('columns are as wide as what they hold, and the tabs all show, at 1,400 pixels and 1,000', async () => {
+  const page = await open({ viewport: { width: 1400, height: 900 } });
+  const cut = () => page.evaluate(() => [...document.querySelectorAll('#frames .row:not([hidden]) .cell:not(.c-summary), #columns .cell, #side-tabs')].filter((c) => c.scrollWidth > c.clientWidth).map((c) => `${c.className}: ${c.textContent}`));
+  for (const name of ['fan-out.txt', 'exec-bytecode.txt', 'v18-down', 'txn.txt', 'exec-abort.txt']) {
+    const f = aewr().find((x) => x.name === name)?.file ?? join(root, 'wire', 'aewr', 'testdata', 'sessions', `${name}.stream`);
+    if (!existsSync(f)) continue;
+    await openFiles(page, [f]);
+    await listed(page);
+    assert.deepEqual(await cut(), [], name);
+    // No two kinds of the legend have one name.
+    const legend = await page.locator('#legend .chip').evaluateAll((all) => all.map((c) => c.children[1].textContent));
+    assert.equal(new Set(legend).size, legend.length, legend.join());
+  }
+  await openFiles(page, [join(root, 'wire', 'aewr', 'testdata', 'sessions', 'v18-down.stream')]);
+  const chip = page.locator('#legend .chip', { hasText: 'MIGRATE_* 10' });
+  await chip.click();
+  await page.waitForFunction(() => document.body.dataset.filtered === 'kind == 10');
+  assert.equal(String((await listed(page)).length), await chip.locator('.n').textContent());
+  await page.setViewportSize({ width: 1000, height: 700 });
+  for (const t of await page.locator('#side-tabs [role=tab]:visible').all()) {
+    const [b, s] = [await t.boundingBox(), await page.locator('#side').boundingBox()];
+    assert.ok(b.x >= s.x && b.x + b.width <= s.x + s.width, await t.textContent());
+  }
+  // A width that was chosen stays.
+  await page.keyboard.press(',');
+  await page.locator('#set-widths label', { hasText: 'Kind' }).locator('input').fill('60');
+  await page.click('#settings-dialog button');
+  await openFiles(page, [aewr()[0].file]);
+  assert.equal(await page.evaluate(() => Math.round([...document.querySelectorAll('#columns .cell')].find((c) => /Kind/.test(c.textContent)).getBoundingClientRect().width)), 60);
   await quiet(page);
 });
 
@@ -562,7 +594,7 @@ test('the timeline shows what there is, and a span of it becomes a filter', asyn
   await page.click('#filter-clear');
   await page.focus('#timeline');
   await page.keyboard.press('End');
-  assert.match(await page.getAttribute('#timeline', 'aria-valuetext'), /rows/);
+  assert.match(await page.getAttribute('#timeline', 'aria-valuetext'), /\brows?\b/);
   await page.keyboard.press('Enter');
   await page.waitForFunction(() => Number(document.body.dataset.unit) > 30);
   await page.click('.chip:has-text("Segment")');

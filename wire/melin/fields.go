@@ -62,13 +62,13 @@ func (d *Decoder) Info(u wire.Unit) wire.Info {
 		n, size := DecodeSegmentSeedBegin(b)
 		text(size, wire.Utoa(n)+" bytes")
 	case TagSnapshotChunk:
-		i.Summary = wire.Itoa(u.Size-HeaderSize) + " bytes"
+		i.Summary = wire.Count(u.Size-HeaderSize, "byte")
 	case TagRotate, TagChainCheck:
 		v, size := DecodeChainPoint(b)
 		text(size, "at "+wire.Utoa(v.Sequence)+", "+hexShort(v.Hash[:]))
 	case TagDataBatch:
 		v, size := DecodeDataBatch(b)
-		text(size, wire.Utoa(uint64(v.Count))+" entries to "+wire.Utoa(v.EndSequence))
+		text(size, wire.Count(int64(v.Count), "entry")+" to "+wire.Utoa(v.EndSequence))
 	case TagHeartbeat:
 		v, size := DecodeHeartbeat(b)
 		text(size, "at "+wire.Utoa(v.Sequence))
@@ -77,7 +77,7 @@ func (d *Decoder) Info(u wire.Unit) wire.Info {
 			return i
 		}
 		r := SlotsOf(b, d.shape)
-		i.Summary = wire.Itoa(int64(r.Count())) + " slots"
+		i.Summary = wire.Count(int64(r.Count()), "slot")
 		var s Slot
 		if r.Next(&s) {
 			i.HasTime, i.Time = true, int64(s.Timestamp)

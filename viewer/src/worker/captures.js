@@ -9,6 +9,7 @@ import { Arrivals } from './arrivals.js';
 import { crc32c } from './crc32c.js';
 import { packContext, packMidStream } from './packed.js';
 import { ZstPart, isZst } from './zst.js';
+import { many } from '../format.js';
 
 const NAME = /^(c\d{8}-[0-9a-f]{8})\.(\d{8})\.(cap|cap\.partial|cap\.zst|json|json\.partial|idx)$/;
 /** The largest sidecar and arrival index that are read. */
@@ -68,6 +69,17 @@ function members(s) {
   const text = (v) => (typeof v === 'string' ? v.slice(0, MAX_TEXT) : '');
   const count = (v) => (Number.isSafeInteger(v) && v >= 0 ? v : undefined);
   const list = (v) => (Array.isArray(v) ? v.filter((x) => x && typeof x === 'object') : []);
+  // What recovery has found of a file that its recorder left is told as capture verify tells it.
+  const told = [];
+  const r = s.recovery;
+  const start = count(s.start) ?? 0;
+  if (r && typeof r === 'object' && text(r.tail)) {
+    const [whole, kept] = [count(r.whole) ?? 0, count(r.kept) ?? 0];
+    told.push({ kind: 'recovered-file', offset: start + whole, expected: '', found: '', cost: '', message: `the file was recovered; no whole frames are in its last ${many(Math.max(0, kept - whole), 'byte')}: ${text(r.tail).slice(0, 40)}` });
+  }
+  for (const f of list(s.findings).slice(0, MAX_TOLD)) {
+    if (count(f.offset) !== undefined) told.push({ kind: text(f.kind), offset: f.offset, at: count(f.at), expected: text(f.expected), found: text(f.found), message: text(f.message), cost: text(f.cost) });
+  }
   const wall = (a) => (/^-?\d{1,19}$/.test(typeof a?.wall_ns === 'string' ? a.wall_ns : '') ? a.wall_ns : null);
   if (s.context) packContext(s.context);
   return {
@@ -76,8 +88,7 @@ function members(s) {
     start: count(s.start), length: count(s.length), first: wall(s.first_arrival), last: wall(s.last_arrival),
     transport: s.transport && typeof s.transport === 'object' ? { verdict: text(s.transport.verdict), detail: text(s.transport.detail) } : null,
     frames: list(s.frames).reduce((n, k) => n + (count(k.count) ?? 0), 0) + (count(s.frames_of_other_kinds) ?? 0),
-    findings: list(s.findings).filter((f) => count(f.offset) !== undefined).slice(0, MAX_TOLD).map((f) => ({ kind: text(f.kind), offset: f.offset, message: text(f.message) })),
-    found: list(s.findings).length + (count(s.findings_omitted) ?? 0),
+    findings: told, found: Math.max(told.length, list(s.findings).length) + (count(s.findings_omitted) ?? 0),
     context: s.context ?? null, omitted: s.context ? (s.context.omitted ?? []).map(text) : [],
   };
 }
@@ -262,11 +273,36 @@ export async function load(c) {
 
 /** How many sidecars of a connection are read for what a list of connections shows. */
 const MAX_DESCRIBED = 256;
+/** How many places of findings are shown of a connection that isn't open, and the arrival indexes that are read for them. */
+const MAX_MARKS = 64;
+const MARK_INDEXES = 4;
+const MAX_MARK_INDEX = 4 << 20;
+
+/** Where the findings that sidecars tell lie: {offset, arrival}, arrival null where no index tells it. */
+async function marks(c, sides) {
+  const out = [];
+  let read = 0;
+  for (const [i, side] of sides.entries()) {
+    if (!side?.findings.length || out.length >= MAX_MARKS) continue;
+    let index = null;
+    if (c.list[i].idx && read < MARK_INDEXES) {
+      read++;
+      try {
+        const part = c.list[i].idx.open ? await c.list[i].idx.open() : c.list[i].idx;
+        if (part.size > 0 && part.size <= MAX_MARK_INDEX) index = Arrivals.parse(await part.read(0, part.size));
+      } catch {
+        // As without one: it is told of when the connection is shown.
+      }
+    }
+    for (const f of side.findings.slice(0, MAX_MARKS - out.length)) out.push({ offset: f.offset, arrival: index?.at(f.offset) ?? index?.at(f.offset - 1) ?? null });
+  }
+  return out;
+}
 
 /**
  * What a list of connections shows of one, from its sidecars alone: {protocol,
- * direction, endpoint, pair, bytes, start, first, last, frames, findings, closed,
- * transport, unsealed}; what isn't known is null. detect tells the protocol of a
+ * direction, endpoint, pair, bytes, start, first, last, frames, findings, marks,
+ * closed, transport, unsealed}; what isn't known is null. detect tells the protocol of a
  * file without a sidecar from its first bytes.
  */
 export async function describe(c, detect) {
@@ -283,6 +319,7 @@ export async function describe(c, detect) {
     first: sides.find((s) => s?.first)?.first ?? null, last: sides.findLast((s) => s?.last)?.last ?? null,
     frames: sum((s) => s.frames), findings: sum((s) => s.found),
     closed: tail?.closed || null, transport: tail?.transport?.verdict || null, unsealed: !tail || tail.open, bytes: 0,
+    marks: few === c.list ? await marks(c, sides) : [],
   };
   for (const [i, n] of c.list.entries()) {
     const side = whole ? sides[i] : null;
@@ -370,6 +407,13 @@ const KNOWN = [
   ['57544152524958', 'an arrival index without its capture file'],
   ['52554f4a', 'a melin journal file: the bytes on disk, not a connection'],
 ];
+
+/** What is missing of a file of a capture that nothing beside it tells about, null where nothing is. */
+export function missingBeside(name, side) {
+  const m = NAME.exec(name.slice(name.lastIndexOf('/') + 1));
+  if (!m || side || !m[3].startsWith('cap')) return null;
+  return `${m[1]}.${m[2]}.json${m[3] === 'cap.partial' ? '.partial' : ''}`;
+}
 
 /** One line that says what bytes are that no protocol begins with. */
 export function whatItIs(prefix, size) {

@@ -5,7 +5,7 @@
 
 import { Decoder, FEED } from './decoder.js';
 import { BlobPart, ChangedError, readApart, Stream, UrlPart, Window } from './reader.js';
-import { MAX_FILES, compare, describe, group, load, runs, whatItIs } from './captures.js';
+import { MAX_FILES, compare, describe, group, load, missingBeside, runs, whatItIs } from './captures.js';
 import { Packer, packMidStream } from './packed.js';
 import { arrivalAxis, arrivalToOffset, joined } from './arrivals.js';
 import { parseTime } from '../format.js';
@@ -175,7 +175,11 @@ const ops = {
     direction ||= { downstream: 1, upstream: 2 }[said?.direction] ?? 0;
     info.protocol = protocol ?? null;
     info.direction = ['', 'downstream', 'upstream'][direction];
-    if (!protocol) info.what = whatItIs(prefix, stream.end - stream.start);
+    if (!protocol) {
+      info.what = whatItIs(prefix, stream.end - stream.start);
+      const beside = missingBeside(files[0].name, files[0].side);
+      if (beside && stream.end > stream.start) info.what += `. It has the name of a capture’s file: open ${beside}, which lies beside it and tells what it is, together with it`;
+    }
     current = { info, files, stream, list: c.list };
     if (!protocol) return info;
     const list = await runs(files, protocol);
@@ -400,15 +404,49 @@ async function index(t) {
   const began = performance.now();
   const h = decoder.firstPass();
   const progress = (done) => tell('index', {
-    status: decoder.status(), bins: decoder.bins(), done, memory: memory(),
+    status: decoder.status(), bins: decoder.bins(), told: done ? told() : [], done, memory: memory(),
     ms: performance.now() - began, read: current.stream.bytesRead,
   });
   try {
     await pass(decoder, h, t, () => progress(true), () => progress(false));
   } catch (e) {
-    if (e instanceof Cancelled && t.generation === generation) tell('index', { status: decoder.status(), bins: decoder.bins(), done: true, cancelled: true, memory: memory(), ms: performance.now() - began });
+    if (e instanceof Cancelled && t.generation === generation) tell('index', { status: decoder.status(), bins: decoder.bins(), told: told(), done: true, cancelled: true, memory: memory(), ms: performance.now() - began });
     else report('index', e);
   }
+}
+
+/** How many findings of sidecars are told. */
+const MAX_TOLD = 5000;
+
+const place = (kind, offset) => `${kind}@${offset}`;
+
+/**
+ * What the sidecars tell of the bytes that were gone through, and neither the
+ * decoder nor a look beside the bytes has found: one thing is listed once. Behind
+ * the last finding that the decoder keeps nothing can be told apart.
+ */
+function told() {
+  const { info, files } = current;
+  const status = decoder.status();
+  const known = new Set(info.notes.map((n) => place(n.kind, n.offset)));
+  let last = 0;
+  for (let from = 0; from < status.keptFindings; from += 1000) {
+    for (const { finding: f } of decoder.findings(from, 1000)) {
+      known.add(place(f.kind, f.offset));
+      if (f.at !== undefined) known.add(place(f.kind, f.at));
+      last = Math.max(last, f.offset);
+    }
+  }
+  const end = status.findings > status.keptFindings ? last : status.end;
+  const out = [];
+  for (const file of files) {
+    for (const f of file.side?.findings ?? []) {
+      if (f.offset > end || known.has(place(f.kind, f.offset)) || (f.at !== undefined && known.has(place(f.kind, f.at)))) continue;
+      known.add(place(f.kind, f.offset));
+      if (out.length < MAX_TOLD) out.push({ ...f, file: file.name });
+    }
+  }
+  return out;
 }
 
 /**
@@ -421,7 +459,7 @@ function axes(info, files) {
   info.arrival = axis && { from: axis.from, to: axis.to, step: axis.step };
   const places = files.map((f) => ({ what: 'file', offset: f.start, text: f.name }));
   for (const n of info.notes) if (n.offset !== undefined) places.push({ what: 'note', offset: n.offset, text: `${n.kind}: ${n.message}` });
-  for (const f of files) for (const x of f.side?.findings ?? []) places.push({ what: 'told', offset: x.offset, text: `${x.kind}: ${x.message}` });
+  for (const f of files) for (const x of f.side?.findings ?? []) places.push({ what: 'told', kind: x.kind, offset: x.offset, text: `${x.kind}: ${x.message}` });
   places.splice(MAX_PLACES);
   places.sort((a, b) => a.offset - b.offset);
   for (const p of places) p.arrival = arrival(p.offset) ?? arrival(p.offset - 1);
