@@ -8,7 +8,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"io"
-	"os"
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
@@ -157,7 +156,7 @@ func (b *builder) build() (err error) {
 		s.left = !in
 	}
 	b.report.Selection = b.opt.Select.statements()
-	b.aside = newQuarantine(b.opt.Archive, archive.Suffix)
+	b.aside = newQuarantine(b.opt.Archive)
 	b.aside.uuid = func(id int64) string { return b.sources.list[id-1].uuid }
 	b.aside.connection = func(n int) *connection { return b.conns[n] }
 	b.aside.found = b.locked
@@ -166,12 +165,10 @@ func (b *builder) build() (err error) {
 		return err
 	}
 	b.contents = b.stage
+	b.aside.tmp = filepath.Join(b.stage.Folder(), quarantineName)
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, b.aside.abort())
-			if e := b.stage.Abort(); e != nil && !errors.Is(e, os.ErrNotExist) {
-				err = errors.Join(err, e)
-			}
+			err = errors.Join(err, b.aside.abort(), b.stage.Abort())
 		}
 	}()
 	if err := b.contribute(order, passes); err != nil {

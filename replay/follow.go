@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"wiretape/capture"
+	"wiretape/internal/unfinished"
 	"wiretape/replay/archive"
 	"wiretape/replay/segment"
 	"wiretape/wire"
@@ -254,10 +255,11 @@ func (f *follower) bytes() (n int64) {
 
 // openArchive opens the archive, or makes an empty one.
 func (f *follower) openArchive() error {
-	if err := removeAll(f.opt.Archive + rebuildSuffix); err != nil {
+	// What a run left that was stopped.
+	if err := errors.Join(unfinished.Sweep(f.opt.Archive), unfinished.Sweep(f.opt.Archive+rebuildSuffix), ownAside(f.opt.Archive+quarantineSuffix)); err != nil {
 		return err
 	}
-	f.aside = newQuarantine(f.opt.Archive, "")
+	f.aside = newQuarantine(f.opt.Archive)
 	f.aside.uuid = func(id int64) string {
 		for s, n := range f.ids {
 			if n == id {
@@ -316,15 +318,6 @@ func (f *follower) openArchive() error {
 		r.Findings = append(r.Findings, wire.Finding(x))
 	}
 	return f.aside.resume(st.AsideRows)
-}
-
-func removeAll(path string) error {
-	for _, ext := range []string{"", "-wal", "-shm", "-journal", archive.Suffix, quarantineSuffix, quarantineSuffix + archive.Suffix} {
-		if err := os.RemoveAll(path + ext); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func (f *follower) segmentOptions() segment.Options {
@@ -608,7 +601,7 @@ func (f *follower) row(s *source) (archive.Source, error) {
 
 // rebuild makes the archive anew from all captures and puts it in the place of
 // the old contents, in one transaction.
-func (f *follower) rebuild() error {
+func (f *follower) rebuild() (err error) {
 	why := f.again
 	f.again = ""
 	f.tell(Status{Rebuilding: why})
@@ -622,12 +615,14 @@ func (f *follower) rebuild() error {
 	if err := f.nameStreams(set); err != nil {
 		return err
 	}
-	opt := f.opt
-	opt.Archive += rebuildSuffix
-	opt.Check = f.segmentOptions().Depth
-	if err := removeAll(opt.Archive); err != nil {
+	folder, err := unfinished.Start(f.opt.Archive + rebuildSuffix)
+	if err != nil {
 		return err
 	}
+	defer func() { err = errors.Join(err, folder.Abandon()) }()
+	opt := f.opt
+	opt.Archive = filepath.Join(folder.Path(), "archive")
+	opt.Check = f.segmentOptions().Depth
 	b := &builder{opt: opt, report: newReport()}
 	b.sources = newRegistry(opt.Separate, filepath.Dir(opt.Archive), b.locked)
 	for _, c := range set.Connections {
@@ -677,7 +672,7 @@ func (f *follower) rebuild() error {
 	if err := f.commit(); err != nil {
 		return err
 	}
-	return errors.Join(f.live.Replaced(), removeAll(opt.Archive))
+	return f.live.Replaced()
 }
 
 // outstanding reports what the inputs lack, and what of them could not be read,

@@ -1,8 +1,8 @@
 package replay
 
 // This file keeps what can't be in the archive, with its bytes: in
-// OUT.quarantine/ beside it, written under another name until the rebuild is
-// done.
+// OUT.quarantine/ beside it, written into the unfinished folder until the rebuild
+// is done.
 
 import (
 	"bufio"
@@ -14,9 +14,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 
 	"golang.org/x/sync/errgroup"
 
+	"wiretape/internal/unfinished"
 	"wiretape/internal/vfs"
 	"wiretape/replay/archive"
 	"wiretape/wire"
@@ -24,7 +26,9 @@ import (
 
 const (
 	quarantineSuffix = ".quarantine"
-	rowsFile         = "rows.jsonl"
+	// quarantineName is its name in an unfinished folder.
+	quarantineName = "quarantine"
+	rowsFile       = "rows.jsonl"
 )
 
 // quarantine implements archive.SetAside.
@@ -49,9 +53,38 @@ type quarantine struct {
 	marks []asideMark
 }
 
-func newQuarantine(archive, suffix string) *quarantine {
+// newQuarantine writes under the folder's final name until tmp is set to another.
+func newQuarantine(archive string) *quarantine {
 	final := archive + quarantineSuffix
-	return &quarantine{fs: vfs.OS, final: final, tmp: final + suffix}
+	return &quarantine{fs: vfs.OS, final: final, tmp: final}
+}
+
+// asideName are the names of what was set aside.
+var asideName = regexp.MustCompile(`^(rows\.jsonl|segment-[0-9a-f]{64}(-[0-9]+)?\.(json|parquet))$`)
+
+// ownAside refuses a folder of the quarantine's name in which lies anything that
+// no rebuild wrote: a *unfinished.ForeignError.
+func ownAside(path string) error {
+	info, err := os.Lstat(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if !info.IsDir() {
+		return &unfinished.ForeignError{Path: path}
+	}
+	list, err := os.ReadDir(path)
+	if err != nil {
+		return err
+	}
+	for _, e := range list {
+		if !e.Type().IsRegular() || !asideName.MatchString(e.Name()) {
+			return &unfinished.ForeignError{Path: filepath.Join(path, e.Name())}
+		}
+	}
+	return nil
 }
 
 // asideSegment is the note beside a segment that was set aside.
@@ -92,11 +125,6 @@ func (q *quarantine) mark(source int64, stream string, first, last int64, what c
 func (q *quarantine) create() error {
 	if q.made {
 		return nil
-	}
-	if q.tmp != q.final {
-		if err := os.RemoveAll(q.tmp); err != nil {
-			return fmt.Errorf("removing what an earlier run left: %w", err)
-		}
 	}
 	if err := errors.Join(q.fs.MkdirAll(q.tmp), q.fs.SyncDir(filepath.Dir(q.tmp))); err != nil {
 		return fmt.Errorf("setting aside: %w", err)
@@ -354,6 +382,9 @@ func (q *quarantine) replace(from string) error {
 		return err
 	}
 	q.made = false
+	if err := ownAside(q.final); err != nil {
+		return err
+	}
 	if err := os.RemoveAll(q.final); err != nil {
 		return err
 	}
@@ -407,15 +438,13 @@ func (q *quarantine) finish() (made bool, err error) {
 	return true, nil
 }
 
-// abort removes what was set aside by a rebuild that failed.
+// abort ends what was set aside by a rebuild that failed: it goes with the
+// unfinished folder.
 func (q *quarantine) abort() error {
-	var err error
-	if q.rows != nil {
-		err = q.rows.Close()
-		q.rows = nil
+	if q.rows == nil {
+		return nil
 	}
-	if !q.made {
-		return err
-	}
-	return errors.Join(err, os.RemoveAll(q.tmp))
+	err := q.rows.Close()
+	q.rows = nil
+	return err
 }

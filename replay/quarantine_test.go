@@ -15,7 +15,7 @@ import (
 
 // asideIn is a quarantine in a file system.
 func asideIn(fsys vfs.FS) *quarantine {
-	q := newQuarantine("/a/out.dendro", "")
+	q := newQuarantine("/a/out.dendro")
 	q.fs = fsys
 	q.uuid = func(int64) string { return "u" }
 	q.found = func(wire.Finding) {}

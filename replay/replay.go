@@ -19,6 +19,7 @@ import (
 	"path/filepath"
 
 	"wiretape/capture"
+	"wiretape/internal/unfinished"
 	"wiretape/replay/archive"
 	"wiretape/replay/segment"
 	"wiretape/wire"
@@ -75,7 +76,7 @@ type Progress struct {
 var ErrNothing = errors.New("the selection matches nothing in the input")
 
 // ErrExists: the archive's name is taken.
-var ErrExists = errors.New("is there already")
+var ErrExists = unfinished.ErrExists
 
 // RefusedError: the rebuild was told to end at this.
 type RefusedError struct{ Finding wire.Finding }
@@ -103,6 +104,9 @@ func rebuild(set *capture.Set, opt Options, r *Report) (err error) {
 	if _, err := os.Lstat(opt.Archive); err == nil {
 		return fmt.Errorf("%s %w", opt.Archive, ErrExists)
 	} else if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := ownAside(opt.Archive + quarantineSuffix); err != nil {
 		return err
 	}
 	b := &builder{opt: opt, report: r}

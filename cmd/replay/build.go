@@ -11,6 +11,7 @@ import (
 
 	"wiretape/capture"
 	"wiretape/cmd/internal/cli"
+	"wiretape/internal/unfinished"
 	"wiretape/replay"
 	"wiretape/replay/journal"
 	"wiretape/replay/segment"
@@ -80,6 +81,9 @@ func setupBuild(fs *pflag.FlagSet, captures bool) func(*cli.Run) error {
 		if opt.Archive == "" {
 			return cli.Usagef("--archive OUT is required")
 		}
+		if err := apart(r.Args, opt.Archive); err != nil {
+			return err
+		}
 		set, err := in.open(r.Args)
 		if err != nil && !(follow && notYet(err)) {
 			return err
@@ -134,12 +138,12 @@ func setupBuild(fs *pflag.FlagSet, captures bool) func(*cli.Run) error {
 				Progress: func(p shadow.Progress) { bar.Set(p.Read, p.Total) }})
 		}
 		bar.Done()
-		if errors.Is(err, replay.ErrExists) || errors.Is(err, shadow.ErrExists) {
-			hint := "name another archive, or move this one away"
-			if captures && protocol == dendro.Name {
-				hint = "name another archive, move this one away, or bring it up to date with --update"
-			}
-			return &cli.HintError{Err: err, Hint: hint}
+		hint := "name another archive, or move this one away"
+		if captures && protocol == dendro.Name {
+			hint = "name another archive, move this one away, or bring it up to date with --update"
+		}
+		if err = outputHint(err, hint); errors.As(err, new(*cli.HintError)) {
+			return err // nothing was touched
 		}
 		// Each of the two is given also where the other can't be.
 		if asJSON {
@@ -183,8 +187,8 @@ func freePage(page, archive string) error {
 	if info, err := os.Stat(filepath.Dir(page)); err != nil || !info.IsDir() {
 		return cli.Usagef("--html %s: there is no folder %s", page, filepath.Dir(page))
 	}
-	if filepath.Clean(page) == filepath.Clean(archive) {
-		return cli.Usagef("--html and --archive name the same file, %s", page)
+	if err := unfinished.Clash([]string{page}, archive); err != nil {
+		return cli.Usagef("--html %s: the archive is written there, or what belongs to it", page)
 	}
 	return nil
 }

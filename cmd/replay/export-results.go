@@ -52,15 +52,16 @@ replay export-results site/ --to q17/ --request 17 --float 1 --format csv`,
 			case opt.Request < 0:
 				return cli.Usagef("--request %d: frames are numbered from 1", opt.Request)
 			}
+			if err := apart(r.Args, to); err != nil {
+				return err
+			}
 			opt.Format = shadow.Format(format.Value)
 			report, err := shadow.Export(r.Args[0], to, opt)
 			switch {
-			case errors.Is(err, shadow.ErrExists):
-				return &cli.HintError{Err: err, Hint: "name another folder, or move this one away"}
 			case errors.Is(err, shadow.ErrNotCatalogue), errors.Is(err, os.ErrNotExist):
 				return &cli.HintError{Err: err, Hint: `"replay build" makes one of AEWR captures`}
 			case err != nil:
-				return err
+				return outputHint(err, "name another folder, or move this one away")
 			}
 			if asJSON {
 				e := json.NewEncoder(r.Stdout)

@@ -51,6 +51,9 @@ replay extract site.dendro --dir cpu/ --label host=web-00 --stream cpu_usage --f
 			if err != nil {
 				return err
 			}
+			if err := apart(r.Args, dir); err != nil {
+				return err
+			}
 			ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 			defer stop()
 			a, err := archive.Open(r.Args[0])
@@ -59,10 +62,8 @@ replay extract site.dendro --dir cpu/ --label host=web-00 --stream cpu_usage --f
 			}
 			defer func() { err = errors.Join(err, a.Close()) }()
 			m, err := a.Extract(ctx, dir, part)
-			if errors.Is(err, os.ErrExist) {
-				return &cli.HintError{Err: err, Hint: "name another folder, or move this one away"}
-			} else if err != nil {
-				return err
+			if err != nil {
+				return outputHint(err, "name another folder, or move this one away")
 			}
 			if asJSON {
 				return writeJSON(r.Stdout, m)

@@ -19,6 +19,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"wiretape/internal/unfinished"
 )
 
 // Selection is a part of an archive or a stream. The zero Selection is all.
@@ -144,26 +145,18 @@ const (
 var ErrNothing = errors.New("nothing in the archive is selected")
 
 // Extract writes the selected part into dir, which must not exist; it appears
-// whole or not at all.
+// whole or not at all, under the conditions of [unfinished.Start].
 func (a *Archive) Extract(ctx context.Context, dir string, sel Selection) (m *Manifest, err error) {
-	if _, err := os.Lstat(dir); err == nil {
-		return nil, fmt.Errorf("%s: %w", dir, os.ErrExist)
-	} else if !errors.Is(err, os.ErrNotExist) {
+	folder, err := unfinished.Start(dir)
+	if err != nil {
 		return nil, err
-	}
-	tmp := dir + Suffix
-	if err := os.RemoveAll(tmp); err != nil {
-		return nil, fmt.Errorf("removing what an earlier run left: %w", err)
-	}
-	if err := os.Mkdir(tmp, 0o700); err != nil {
-		return nil, fmt.Errorf("extracting: %w", err)
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, os.RemoveAll(tmp))
+			err = errors.Join(err, folder.Abandon())
 		}
 	}()
-	x := &extraction{ctx: ctx, a: a, dir: tmp, sel: sel, out: &Manifest{Archive: filepath.Base(a.Path), Selection: sel.Words(), Sources: []ManifestSource{}}}
+	x := &extraction{ctx: ctx, a: a, dir: folder.Path(), sel: sel, out: &Manifest{Archive: filepath.Base(a.Path), Selection: sel.Words(), Sources: []ManifestSource{}}}
 	sources, err := a.Sources()
 	if err != nil {
 		return nil, err
@@ -179,7 +172,10 @@ func (a *Archive) Extract(ctx context.Context, dir string, sel Selection) (m *Ma
 	if len(x.out.Selection) > 0 && !slices.ContainsFunc(x.out.Sources, some) {
 		return nil, ErrNothing
 	}
-	return x.out, x.finish(dir)
+	if err := x.finish(); err != nil {
+		return nil, err
+	}
+	return x.out, folder.Publish()
 }
 
 type extraction struct {
@@ -407,7 +403,7 @@ func (x *extraction) close(w *items) error {
 }
 
 // finish writes the manifest and the checksums and gives the folder its name.
-func (x *extraction) finish(dir string) error {
+func (x *extraction) finish() error {
 	text, err := json.MarshalIndent(x.out, "", "  ")
 	if err != nil {
 		return err
@@ -426,15 +422,5 @@ func (x *extraction) finish(dir string) error {
 			}
 		}
 	}
-	if err := syncFile(x.dir); err != nil {
-		return err
-	}
-	// A rename would take an empty folder's place.
-	if _, err := os.Lstat(dir); err == nil {
-		return fmt.Errorf("%s: %w", dir, os.ErrExist)
-	}
-	if err := os.Rename(x.dir, dir); err != nil {
-		return fmt.Errorf("extracting: %w", err)
-	}
-	return syncFile(filepath.Dir(dir))
+	return nil
 }

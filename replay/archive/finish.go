@@ -31,8 +31,8 @@ type Document struct {
 
 // Finish writes the sources and the document (none on schema 4), makes the
 // stage a valid archive, verifies it, and gives it its name, which must be free.
-// Nothing is visible under that name before. On an error the unfinished file is
-// left for Abort.
+// Nothing is visible under that name before. On an error the unfinished folder
+// is left for Abort.
 func (s *Stage) Finish(sources iter.Seq2[Source, error], doc *Document) error {
 	if err := s.begin(0); err != nil {
 		return err
@@ -90,7 +90,10 @@ func (s *Stage) Finish(sources iter.Seq2[Source, error], doc *Document) error {
 	if err != nil {
 		return s.wrap(err)
 	}
-	return publish(s.tmp, s.path)
+	if err := publish(s.tmp, s.path); err != nil {
+		return err
+	}
+	return s.folder.Abandon()
 }
 
 // verify is what the crate's verify checks of the database itself; the segments

@@ -19,6 +19,7 @@ import (
 	_ "modernc.org/sqlite"
 
 	"wiretape/capture"
+	"wiretape/internal/unfinished"
 	"wiretape/replay"
 	"wiretape/replay/archive"
 	"wiretape/replay/segment"
@@ -492,7 +493,7 @@ func TestExtract(t *testing.T) {
 			t.Errorf("%+v: %v", sel, err)
 		}
 	}
-	if left, err := filepath.Glob(filepath.Join(filepath.Dir(dir), "*"+archive.Suffix)); err != nil || len(left) > 0 {
+	if left, err := filepath.Glob(filepath.Join(filepath.Dir(dir), "*"+unfinished.Suffix)); err != nil || len(left) > 0 {
 		t.Errorf("left behind: %v %v", left, err)
 	}
 }

@@ -2,7 +2,7 @@
 // file that the dendro crate opens, verifies and reads (docs/merging.md), and
 // decides what it holds as a function of what was captured (docs/merging.md).
 //
-// A [Stage] is an archive under construction, in an unfinished file beside its
+// A [Stage] is an archive under construction, in an unfinished folder beside its
 // name. Contributions go in as they are read; Resolve then applies the rules
 // that need all of them: which of overlapping segments stays, which rows are
 // live, which are held and which could never be read. Finish makes it a valid

@@ -9,9 +9,11 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
+	"wiretape/internal/unfinished"
 	"wiretape/replay/internal/db"
 	"wiretape/replay/segment"
 )
@@ -57,8 +59,9 @@ type Options struct {
 // each source first (docs/merging.md, section 2): of two rows that differ the one that
 // came first stays.
 type Stage struct {
-	path string // of the finished archive
-	tmp  string
+	path   string // of the finished archive
+	tmp    string
+	folder *unfinished.Folder // in which tmp lies
 	contents
 	opt     Options
 	pending int64 // bytes in the open transaction
@@ -133,11 +136,11 @@ const (
 	commitBytes = 64 << 20
 )
 
-// Suffix of the file that a stage is built in, beside the archive's name.
-const Suffix = ".unfinished"
+// stageName is the archive's file in its unfinished folder.
+const stageName = "archive"
 
-// NewStage starts an archive that will be named path. What an earlier run that
-// was stopped left unfinished is removed.
+// NewStage starts an archive that will be named path, in an unfinished folder
+// beside it, under the conditions of [unfinished.Start].
 func NewStage(path string, opt Options, set SetAside) (*Stage, error) {
 	if opt.Schema == 0 {
 		opt.Schema = SchemaCurrent
@@ -145,24 +148,23 @@ func NewStage(path string, opt Options, set SetAside) (*Stage, error) {
 	if opt.Schema != SchemaCurrent && opt.Schema != SchemaOld {
 		return nil, fmt.Errorf("schema %d: an archive is %d or %d", opt.Schema, SchemaCurrent, SchemaOld)
 	}
-	tmp := path + Suffix
-	for _, ext := range []string{"", "-journal", "-wal", "-shm"} {
-		if err := os.Remove(tmp + ext); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return nil, fmt.Errorf("removing what an earlier run left: %w", err)
-		}
+	folder, err := unfinished.Start(path)
+	if err != nil {
+		return nil, err
 	}
+	tmp := filepath.Join(folder.Path(), stageName)
+	var d *db.DB
 	f, err := os.OpenFile(tmp, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
+	if err == nil {
+		err = f.Close()
+	}
+	if err == nil {
+		d, err = db.Open(tmp, db.Create)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("starting the archive: %w", err)
+		return nil, errors.Join(fmt.Errorf("starting the archive %s: %w", tmp, err), folder.Abandon())
 	}
-	if err := f.Close(); err != nil {
-		return nil, fmt.Errorf("starting the archive: %w", err)
-	}
-	d, err := db.Open(tmp, db.Create)
-	if err != nil {
-		return nil, fmt.Errorf("starting the archive %s: %w", tmp, err)
-	}
-	s := &Stage{path: path, tmp: tmp, contents: contents{d}, opt: opt, set: set, streams: map[streamKey]*streamState{}}
+	s := &Stage{path: path, tmp: tmp, folder: folder, contents: contents{d}, opt: opt, set: set, streams: map[streamKey]*streamState{}}
 	// A build is renamed when it is whole, so nothing of it needs to survive a
 	// crash. PERSIST without syncs costs what OFF does and keeps ROLLBACK defined;
 	// in MEMORY the pages that a transaction changes would be, which are all of
@@ -181,17 +183,18 @@ func NewStage(path string, opt Options, set SetAside) (*Stage, error) {
 	return s, nil
 }
 
-// Abort closes the stage and removes its file.
+// Folder is where the stage lies until it is finished. What else is there then
+// is removed.
+func (s *Stage) Folder() string { return s.folder.Path() }
+
+// Abort closes the stage and removes its folder.
 func (s *Stage) Abort() error {
 	var err error
 	if s.db != nil {
 		err = s.db.Close()
 		s.db = nil
 	}
-	if e := os.Remove(s.tmp + "-journal"); e != nil && !errors.Is(e, os.ErrNotExist) {
-		err = errors.Join(err, e)
-	}
-	return errors.Join(err, os.Remove(s.tmp))
+	return errors.Join(err, s.folder.Abandon())
 }
 
 // Counts are what was done so far.

@@ -30,7 +30,7 @@ import (
 	"slices"
 
 	"wiretape/capture"
-	"wiretape/replay/internal/unfinished"
+	"wiretape/internal/unfinished"
 	"wiretape/wire"
 )
 
@@ -108,10 +108,14 @@ func (b *builder) run(set *capture.Set, out string) (err error) {
 		return err
 	}
 	b.dir = folder.Path()
-	if err := b.fill(); err != nil {
+	err = b.fill()
+	if err == nil {
+		err = folder.Publish()
+	}
+	if err != nil {
 		return errors.Join(err, folder.Abandon())
 	}
-	return folder.Publish()
+	return nil
 }
 
 // fill makes everything in the folder.

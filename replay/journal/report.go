@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 
+	"wiretape/internal/unfinished"
 	"wiretape/replay/internal/outcome"
-	"wiretape/replay/internal/unfinished"
 	"wiretape/wire"
 	"wiretape/wire/melin"
 )

@@ -16,7 +16,7 @@ import (
 	"slices"
 	"strconv"
 
-	"wiretape/replay/internal/unfinished"
+	"wiretape/internal/unfinished"
 	"wiretape/wire"
 	"wiretape/wire/aewr"
 )

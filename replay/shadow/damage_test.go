@@ -16,8 +16,8 @@ import (
 
 	"wiretape/capture"
 	"wiretape/internal/aewrgen"
+	"wiretape/internal/unfinished"
 	"wiretape/replay/internal/db"
-	"wiretape/replay/internal/unfinished"
 	"wiretape/wire"
 	"wiretape/wire/aewr"
 )
@@ -423,7 +423,14 @@ func TestNothingIsLeftAfterAnError(t *testing.T) {
 		t.Errorf("%v, %s", err, r.Verdict)
 	}
 	// What an earlier run left is no obstacle, and is gone.
-	if err := os.MkdirAll(filepath.Join(free+unfinished.Suffix, shadowsName, "old"), 0o700); err != nil {
+	stopped, err := unfinished.Start(free)
+	if err != nil {
+		t.Fatal(err)
+	}
+	aside := stopped.Path() + ".aside"
+	err = errors.Join(os.MkdirAll(filepath.Join(stopped.Path(), shadowsName, "old"), 0o700), os.Rename(stopped.Path(), aside),
+		stopped.Abandon(), os.Rename(aside, free+unfinished.Suffix))
+	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := Build(set(t, paths...), free, Options{}); err != nil {

@@ -13,8 +13,8 @@ import (
 	"slices"
 	"strconv"
 
+	"wiretape/internal/unfinished"
 	"wiretape/replay/internal/db"
-	"wiretape/replay/internal/unfinished"
 )
 
 // Format is what exported tables are written as.

@@ -23,7 +23,7 @@ import (
 	"slices"
 
 	"wiretape/capture"
-	"wiretape/replay/internal/unfinished"
+	"wiretape/internal/unfinished"
 	"wiretape/wire/aewr"
 )
 

@@ -17,8 +17,8 @@ import (
 	"wiretape/capture"
 	"wiretape/capture/sidecar"
 	"wiretape/internal/aewrgen"
+	"wiretape/internal/unfinished"
 	"wiretape/replay/internal/db"
-	"wiretape/replay/internal/unfinished"
 	"wiretape/wire"
 	"wiretape/wire/aewr"
 )

@@ -1,0 +1,28 @@
+package main
+
+import (
+	"errors"
+
+	"wiretape/cmd/internal/cli"
+	"wiretape/internal/unfinished"
+)
+
+// apart refuses an output that would be written over an input, or into it.
+func apart(inputs []string, out string) error {
+	if err := unfinished.Clash(inputs, out); err != nil {
+		return cli.Usagef("%v: name another output", err)
+	}
+	return nil
+}
+
+// outputHint says what to do about a name that an output can't have.
+func outputHint(err error, taken string) error {
+	var foreign *unfinished.ForeignError
+	switch {
+	case errors.As(err, &foreign):
+		return &cli.HintError{Err: err, Hint: "move it away, or name another output; nothing was touched"}
+	case errors.Is(err, unfinished.ErrExists):
+		return &cli.HintError{Err: err, Hint: taken}
+	}
+	return err
+}
