@@ -243,6 +243,12 @@ func TestRelayIsNotNoticed(t *testing.T) {
 			if rep.NotRecorded != 0 || rep.Received != rep.Synced {
 				t.Errorf("%+v", rep.Status)
 			}
+			for _, e := range rep.Ended {
+				// It is the relay that listens, and not the client.
+				if !strings.HasPrefix(e.Endpoint, "relay at ") || !strings.Contains(e.Endpoint, ", of ") || !strings.Contains(e.Endpoint, " to "+p.network+"://") {
+					t.Errorf("the endpoint is told as %s", e.Endpoint)
+				}
+			}
 			if p.part {
 				return
 			}

@@ -462,6 +462,10 @@ func TestWatch(t *testing.T) {
 			if err := whole(read(t, src), read(t, far), src, far); err != nil {
 				t.Error(err)
 			}
+			// What it shipped itself was not there before.
+			if names, _ := filepath.Glob(filepath.Join(far, "*.cap")); rep.Shipped+rep.Already != int64(len(names)) || poll == time.Hour && rep.Already != 0 {
+				t.Errorf("%d files: shipped %d, there before %d", len(names), rep.Shipped, rep.Already)
+			}
 			if out, err := exec.Command("sh", "-c", "cd '"+far+"' && sha256sum --quiet -c *.sha256").CombinedOutput(); err != nil {
 				t.Errorf("sha256sum -c: %v\n%s", err, out)
 			}

@@ -397,7 +397,9 @@ func TestMetricsAndNotify(t *testing.T) {
 		word, _, _ := strings.Cut(string(b[:n]), "=")
 		told[word] = true
 	}
-	p.until("recording", func(s record.Status) bool { return s.Synced > 0 })
+	p.until("recording", func(s record.Status) bool {
+		return s.Synced > 0 && s.Protocols["raw"] == 1 && len(s.Now) == 1 && s.Now[0].Protocol == "raw" && s.Now[0].Received >= s.Now[0].Synced
+	})
 	m := regexp.MustCompile(`msg=metrics address=(127\.0\.0\.1:\d+)`).FindStringSubmatch(p.words())
 	if m == nil {
 		t.Fatalf("no address on the loopback interface:\n%s", p.words())
@@ -408,7 +410,8 @@ func TestMetricsAndNotify(t *testing.T) {
 	}
 	text, _ := io.ReadAll(resp.Body)
 	resp.Body.Close()
-	for _, name := range []string{"wiretape_received_bytes_total", "wiretape_synced_bytes_total", "wiretape_not_recorded_bytes_total 0", "wiretape_open_connections 1", "go_goroutines", "process_open_fds"} {
+	for _, name := range []string{"wiretape_received_bytes_total", "wiretape_synced_bytes_total", "wiretape_not_recorded_bytes_total 0", "wiretape_open_connections 1",
+		`wiretape_protocol_connections_total{protocol="raw"} 1`, `wiretape_open_connection_received_bytes{connection="c0`, "go_goroutines", "process_open_fds"} {
 		if !strings.Contains(string(text), "\n"+name) {
 			t.Errorf("no %s in\n%.2000s", name, text)
 		}

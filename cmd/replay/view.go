@@ -30,7 +30,7 @@ replay view capture/
 # at a fixed port, for a tunnel from another machine
 replay view saved.stream --listen 127.0.0.1:8080`,
 	Setup: func(fs *pflag.FlagSet) func(*cli.Run) error {
-		listen := fs.String("listen", "127.0.0.1:0", "loopback `ADDRESS` to serve on; port 0 is any")
+		listen := fs.String("listen", "127.0.0.1:0", "loopback address `ADDR` to serve on; port 0 is any")
 		return func(r *cli.Run) error {
 			if len(r.Args) == 0 {
 				return cli.Usagef("no INPUT: name a capture directory, some of its files, or a raw stream file")
