@@ -83,6 +83,9 @@ func (e *NotCaptureError) Error() string {
 	return wire.SafeText(e.Path, 0) + " is " + e.What
 }
 
+// WrongUsage makes it the caller's mistake, by which nothing was touched.
+func (*NotCaptureError) WrongUsage() {}
+
 // NoPlaceError says that a file is from the middle of a connection and nothing
 // tells from where: neither a first file nor a sidecar.
 type NoPlaceError struct {

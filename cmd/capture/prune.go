@@ -71,7 +71,7 @@ capture prune /var/lib/wiretape --keep-age 30d --dry-run`,
 				r.DryRun = dry
 				rep, err := capture.Prune(run.Args[0], r, capture.Options{Tool: tool()})
 				if err != nil {
-					return noCapture(err)
+					return err
 				}
 				if asJSON {
 					err = printJSON(run.Stdout, rep)

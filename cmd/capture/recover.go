@@ -33,7 +33,7 @@ capture recover /var/lib/wiretape`,
 					return &cli.HintError{Err: err, Hint: "a recorder is at work there; it recovered the directory when it started"}
 				}
 				if err != nil && len(rec) == 0 {
-					return noCapture(err)
+					return err
 				}
 				torn := 0
 				for _, r := range rec {
@@ -54,7 +54,7 @@ capture recover /var/lib/wiretape`,
 					}
 				}
 				if err != nil {
-					return noCapture(err)
+					return err
 				}
 				return found(torn)
 			}

@@ -75,7 +75,7 @@ func setupShip(fs *pflag.FlagSet) func(*cli.Run) error {
 		if !watch {
 			// What is watched may be made into a capture later.
 			if err := capture.CheckDir(nil, run.Args[0]); err != nil {
-				return noCapture(err)
+				return err
 			}
 		}
 		s, err := ship.New(run.Args[0], dest, ship.Options{Zstd: zstd, Recheck: recheck, Progress: bar.Set, Log: log})

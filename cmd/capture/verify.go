@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -75,15 +74,6 @@ func printJSON(w io.Writer, v any) error {
 	return err
 }
 
-// noCapture makes what was given and is no capture wrong usage.
-func noCapture(err error) error {
-	var no *capture.NotCaptureError
-	if errors.As(err, &no) {
-		return &cli.UsageError{Message: no.Error()}
-	}
-	return err
-}
-
 // printNotes lists what is expected and no fault.
 func printNotes(w io.Writer, notes []wire.Finding, limit int) {
 	if len(notes) > 0 {
@@ -131,7 +121,7 @@ func setupVerify(fs *pflag.FlagSet) func(*cli.Run) error {
 		rep, err := capture.Verify(run.Args, opt)
 		done()
 		if err != nil {
-			return noCapture(err)
+			return err
 		}
 		if r.json {
 			err = printJSON(run.Stdout, rep)

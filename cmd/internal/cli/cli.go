@@ -157,13 +157,16 @@ func (p *Program) fail(stderr io.Writer, c *Command, err error) int {
 	var usage *UsageError
 	var exit *ExitError
 	var hint *HintError
+	// What was given is not what the verb is for, says an error of another
+	// package.
+	var wrong interface{ WrongUsage() }
 	switch {
 	case errors.As(err, &exit):
 		if exit.Message != "" {
 			fmt.Fprintf(stderr, "%s: %s\n", p.Name, wire.SafeText(exit.Message, 0))
 		}
 		return exit.Code
-	case errors.As(err, &usage):
+	case errors.As(err, &usage), errors.As(err, &wrong):
 		fmt.Fprintf(stderr, "%s %s: %s\n", p.Name, c.Name, wire.SafeText(err.Error(), 0))
 		fmt.Fprintf(stderr, "see '%s %s --help'\n", p.Name, c.Name)
 		return Usage
