@@ -106,8 +106,11 @@ func (fr *framing) nextSize(p []byte) int64 {
 // step takes bytes of p, at least one: no further than to the end of the current
 // frame, and where there are no frames no more than room.
 func (fr *framing) step(p []byte, room int64) int {
-	if fr.detecting {
-		return fr.detect(p, false)
+	if fr.settle(p, false); fr.detecting {
+		// All that came so far is less than a first frame that may be one.
+		fr.prefix = append(fr.prefix, p...)
+		fr.offset += int64(len(p))
+		return len(p)
 	}
 	if !fr.framed() {
 		fr.unframed = true
@@ -129,10 +132,13 @@ func (fr *framing) step(p []byte, room int64) int {
 	return fr.scan(p)
 }
 
+// scan takes bytes of p up to the end of the unit under way. Units that had to
+// wait for later bytes to be told are counted as soon as those came: what is
+// counted at a place must not depend on how the bytes before it were cut.
 func (fr *framing) scan(p []byte) int {
 	total := 0
 	for {
-		n, u, done := fr.scanner.Next(p[total:])
+		n, u, done := fr.scanner.Next(p)
 		total += n
 		fr.offset += int64(n)
 		if done {
@@ -141,9 +147,11 @@ func (fr *framing) scan(p []byte) int {
 		if fr.scanner.Lost() {
 			fr.unframed = true
 		}
-		// A unit may end without taking bytes: go on until some were.
-		if total > 0 || !done {
+		if n == 0 && !done || done && fr.scanner.AtBoundary() && total > 0 {
 			break
+		}
+		if p = p[n:]; total > 0 {
+			p = p[:0]
 		}
 	}
 	fr.collect()
@@ -174,23 +182,23 @@ func (fr *framing) collect() {
 	}
 }
 
-// detect gathers the first bytes of the stream until they tell the protocol,
-// and then lets them go through the scanner.
-func (fr *framing) detect(p []byte, end bool) int {
-	n := min(len(p), wire.DetectLimit-len(fr.prefix))
-	fr.prefix = append(fr.prefix, p[:n]...)
-	proto, dir, more := fr.registry.Detect(fr.prefix, end)
-	if proto == nil && more {
-		fr.offset += int64(n)
-		return n
+// settle finds the protocol out where the bytes held so far and the coming ones
+// tell it. Those that were held go through the scanner; the coming ones are not
+// taken, so that a file may end among them as the frames are.
+func (fr *framing) settle(coming []byte, end bool) {
+	if !fr.detecting {
+		return
 	}
-	fr.detecting = false
-	prefix := fr.prefix
-	fr.prefix = nil
+	held := fr.prefix
+	n := min(len(coming), wire.DetectLimit-len(held))
+	proto, dir, more := fr.registry.Detect(append(held[:len(held):len(held)], coming[:n]...), end)
+	if proto == nil && more {
+		return
+	}
+	fr.detecting, fr.prefix = false, nil
 	if proto == nil {
 		fr.unframed = true
-		fr.offset += int64(n)
-		return n
+		return
 	}
 	// What travels tells the direction better than who connected to whom.
 	if dir != wire.DirectionUnknown {
@@ -198,20 +206,17 @@ func (fr *framing) detect(p []byte, end bool) int {
 	}
 	fr.offset = 0
 	if err := fr.start(proto, nil); err != nil {
-		fr.offset = int64(len(prefix))
-		return n
+		fr.offset = int64(len(held))
+		return
 	}
-	for len(prefix) > 0 {
-		prefix = prefix[fr.scan(prefix):]
+	for len(held) > 0 {
+		held = held[fr.scan(held):]
 	}
-	return n
 }
 
 // finish says that the stream ends here.
 func (fr *framing) finish() {
-	if fr.detecting {
-		fr.detect(nil, true)
-	}
+	fr.settle(nil, true)
 	if fr.scanner != nil {
 		fr.scanner.Finish()
 		fr.collect()

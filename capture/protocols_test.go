@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -184,6 +186,55 @@ func eachFileAlone(t *testing.T, mem *vfs.Mem, c *capture.Connection, whole []st
 			if strings.HasPrefix(x, wire.KindCut) || strings.HasPrefix(x, wire.KindBadLength) || strings.HasPrefix(x, wire.KindMalformed) {
 				t.Fatalf("file %d alone: %v", f.Number, found)
 			}
+		}
+	}
+}
+
+// TestDetectionHoldsNoBoundary records streams in one piece. Whether the
+// protocol is named or found out from the first bytes, the files end at the
+// same places, also among those first bytes.
+func TestDetectionHoldsNoBoundary(t *testing.T) {
+	lengths := func(t *testing.T, stream []byte, protocol string) []int {
+		mem, clock := vfs.NewMem(), newClock()
+		d, err := capture.Create("/a", capture.Options{FS: mem, Clock: clock, RotateBytes: 150})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w, err := d.Connect(capture.ConnInfo{Endpoint: "tcp://real", Protocol: protocol})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Write(stream, clock.Now()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Close(sidecar.Verdict{Kind: sidecar.TransportClean}, sidecar.ClosedEnd); err != nil {
+			t.Fatal(err)
+		}
+		var out []int
+		files := mem.Files()
+		for _, n := range slices.Sorted(maps.Keys(files)) {
+			if strings.HasSuffix(n, ".cap") {
+				out = append(out, len(files[n]))
+			}
+		}
+		return out
+	}
+	streams := realStreams(t)
+	streams["raw"] = bytes.Repeat([]byte("a line of text, of no protocol at all\n"), 105)
+	for name, stream := range streams {
+		stream = stream[:min(len(stream), 3*wire.DetectLimit)]
+		protocol := capture.ProtocolRaw
+		if p, _, _ := protocols.All().Detect(stream, true); p != nil {
+			protocol = p.Name()
+		} else if name != "raw" {
+			continue
+		}
+		auto, named := lengths(t, stream, capture.ProtocolAuto), lengths(t, stream, protocol)
+		if !slices.Equal(auto, named) {
+			t.Errorf("%s: files of %d bytes with the protocol found out, of %d with it named", name, auto, named)
+		}
+		if name == "raw" && len(auto) != (len(stream)+149)/150 {
+			t.Errorf("raw: %d files of %d bytes", len(auto), len(stream))
 		}
 	}
 }

@@ -211,6 +211,7 @@ func (v *verifier) fs() vfs.FS {
 // lost it starts anew with the next file's context.
 func (v *verifier) run(c *Connection, r *Run) error {
 	var fr *framing
+	guessed := false // that a frame starts where fr did
 	for i, f := range r.Files {
 		v.rep.Files++
 		// A file that was cut by bytes goes on inside of a frame.
@@ -220,6 +221,7 @@ func (v *verifier) run(c *Connection, r *Run) error {
 			if i == 0 {
 				ctx = r.Context
 			}
+			guessed = i > 0 && inside
 			var err error
 			if fr, err = newFraming(c.opt.Registry, c.Protocol, c.Direction, f.Start, ctx); err != nil {
 				if err := v.report(c, v.at(c, f, KindSidecarStale, f.Start, 0, "the context of "+f.Name+" can't be used: "+wire.SafeText(err.Error(), 300))); err != nil {
@@ -234,7 +236,7 @@ func (v *verifier) run(c *Connection, r *Run) error {
 				return err
 			}
 		}
-		if err := v.file(c, f, fr, i == len(r.Files)-1); err != nil {
+		if err := v.file(c, f, fr, guessed, i == len(r.Files)-1); err != nil {
 			return err
 		}
 	}
@@ -280,8 +282,9 @@ func (v *verifier) chain(c *Connection, before, f *File) error {
 	return v.report(c, x)
 }
 
-// file reads one file and holds everything beside it against its bytes.
-func (v *verifier) file(c *Connection, f *File, fr *framing, last bool) error {
+// file reads one file and holds everything beside it against its bytes. guessed
+// says that fr started where no frame need start.
+func (v *verifier) file(c *Connection, f *File, fr *framing, guessed, last bool) error {
 	s := f.Sidecar
 	sealed := s != nil && !s.Open
 	switch {
@@ -349,7 +352,7 @@ func (v *verifier) file(c *Connection, f *File, fr *framing, last bool) error {
 	for _, k := range fr.kinds {
 		v.rep.Frames += k
 	}
-	if err := v.report(c, v.frames(c, f, fr, sealed && !damaged)...); err != nil {
+	if err := v.report(c, v.frames(c, f, fr, sealed && !damaged, guessed)...); err != nil {
 		return err
 	}
 	return nil
@@ -478,7 +481,7 @@ func (v *verifier) sums(c *Connection, f *File, sum string) error {
 
 // frames holds what the sidecar says of a file's frames against them, and gives
 // what was found in the bytes themselves.
-func (v *verifier) frames(c *Connection, f *File, fr *framing, sealed bool) []wire.Finding {
+func (v *verifier) frames(c *Connection, f *File, fr *framing, sealed, guessed bool) []wire.Finding {
 	var out []wire.Finding
 	said := map[string]bool{}
 	if sealed {
@@ -494,6 +497,8 @@ func (v *verifier) frames(c *Connection, f *File, fr *framing, sealed bool) []wi
 		switch {
 		case s.Protocol != got.Protocol && s.Protocol != ProtocolRaw:
 			// Said by OpenInputs, or forced.
+		case guessed:
+			// It was recorded with the framing lost.
 		case s.Protocol == ProtocolRaw:
 			// What was recorded without frames is not judged by them.
 		case a != b:

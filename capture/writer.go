@@ -138,9 +138,11 @@ func (w *Writer) write(p []byte, at Instant) (int, error) {
 	n := int(min(w.ahead, int64(len(p)))) // of p, seen by the framing and not yet written
 	limit := w.dir.opt.RotateBytes
 	for n < len(p) {
-		size := w.cur.size + int64(n)
+		size, unit := w.cur.size+int64(n), int64(0)
 		if w.ahead <= int64(n) {
-			if why := w.due(p[n:], size, at); why != "" {
+			w.framing.settle(p[n:], false)
+			unit = w.framing.nextSize(p[n:])
+			if why := w.due(unit, size, at); why != "" {
 				if err := w.append(p[:n], at); err != nil {
 					return total, err
 				}
@@ -156,7 +158,13 @@ func (w *Writer) write(p []byte, at Instant) (int, error) {
 		if limit > 0 {
 			room = limit - size
 		}
-		n += w.framing.step(p[n:], room)
+		next := p[n:]
+		if unit > 0 {
+			// Where a file may end nothing behind it has been looked at: what
+			// its sidecar says of it has to come from its own bytes.
+			next = next[:min(int64(len(next)), unit)]
+		}
+		n += w.framing.step(next, room)
 	}
 	if err := w.append(p[:n], at); err != nil {
 		return total, err
@@ -164,8 +172,9 @@ func (w *Writer) write(p []byte, at Instant) (int, error) {
 	return total + n, nil
 }
 
-// due says why a new file has to begin before the coming bytes, "" if not.
-func (w *Writer) due(next []byte, size int64, at Instant) string {
+// due says why a new file has to begin before the coming unit, of so many bytes
+// as far as that is told, "" if not.
+func (w *Writer) due(unit, size int64, at Instant) string {
 	if size == 0 || !w.framing.cuttable() {
 		return ""
 	}
@@ -175,7 +184,7 @@ func (w *Writer) due(next []byte, size int64, at Instant) string {
 	if every := w.dir.opt.RotateEvery; every > 0 && w.cur != nil && w.cur.first != nil && at.Mono-w.cur.first.Mono >= int64(every) {
 		return sidecar.ClosedTime
 	}
-	if limit := w.dir.opt.RotateBytes; limit > 0 && (size >= limit || size+w.framing.nextSize(next) > limit) {
+	if limit := w.dir.opt.RotateBytes; limit > 0 && (size >= limit || size+unit > limit) {
 		return sidecar.ClosedSize
 	}
 	return ""
@@ -403,7 +412,7 @@ func (w *Writer) RotateIfDue(now Instant) error {
 	w.mu.Lock()
 	why := ""
 	if w.cur != nil && w.ahead == 0 && w.usable() == nil {
-		why = w.due(nil, w.cur.size, now)
+		why = w.due(0, w.cur.size, now)
 	}
 	w.mu.Unlock()
 	if why == "" {
