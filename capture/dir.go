@@ -109,7 +109,9 @@ type Dir struct {
 
 	mu        sync.Mutex
 	counter   int64
+	used      map[int64]bool // counters of old, once the highest is used up
 	recovered []Recovered
+	findings  []wire.Finding
 
 	pruneMu sync.Mutex
 	memory  memory
@@ -185,26 +187,77 @@ func (d *Dir) open() error {
 	if err != nil {
 		return err
 	}
-	if d.counter, err = highest(d.opt.FS, d.path); err != nil {
+	var at wire.Finding
+	if d.counter, at, err = highest(d.opt.FS, d.path); err != nil {
 		return err
+	}
+	if d.counter == maxCounter {
+		if err := d.restart(at); err != nil {
+			return err
+		}
 	}
 	return d.Journal(Entry{Event: EventStart, Detail: d.opt.Holder})
 }
 
 // highest is the highest connection counter that the directory ever had, as
-// far as names and the journal remember.
-func highest(fsys vfs.FS, dir string) (int64, error) {
+// far as names and the journal remember, and which of them says so.
+func highest(fsys vfs.FS, dir string) (high int64, at wire.Finding, err error) {
+	err = eachCounter(fsys, dir, func(c int64, connection, file string) {
+		if c > high {
+			high, at.Connection, at.File = c, connection, file
+		}
+	})
+	return high, at, err
+}
+
+// eachCounter goes through the connection counters that names and the journal
+// remember.
+func eachCounter(fsys vfs.FS, dir string, do func(c int64, connection, file string)) error {
 	names, err := fsys.List(dir)
 	if err != nil {
-		return 0, &FileError{"list", dir, 0, err}
+		return &FileError{"list", dir, 0, err}
 	}
-	high := int64(0)
 	for _, n := range names {
-		high = max(high, counterOf(ParseName(n).Connection))
+		id := ParseName(n).Connection
+		do(counterOf(id), id, n)
 	}
 	skipped := 0
-	err = eachEntry(fsys, dir, func(e Entry) { high = max(high, counterOf(e.Connection)) }, &skipped)
-	return high, err
+	return eachEntry(fsys, dir, func(e Entry) { do(counterOf(e.Connection), e.Connection, JournalName) }, &skipped)
+}
+
+// restart goes on from the lowest run of counters where the highest one is
+// used: a hundred million connections are less likely than one foreign line.
+// at says where that is. The caller holds d.mu, or the only reference to d.
+func (d *Dir) restart(at wire.Finding) error {
+	used := map[int64]bool{}
+	if err := eachCounter(d.opt.FS, d.path, func(c int64, _, _ string) { used[c] = true }); err != nil {
+		return err
+	}
+	// Behind the last counter before the highest block.
+	top := int64(maxCounter)
+	for used[top] {
+		top--
+	}
+	d.counter, d.used = 0, used
+	for c := range used {
+		if c < top {
+			d.counter = max(d.counter, c)
+		}
+	}
+	at.Kind, at.Want = KindCounter, "a number below "+wire.Itoa(maxCounter)
+	at.Got = wire.SafeText(at.Connection, 0)
+	at.Message = wire.SafeText(at.File, 0) + " names a connection with the highest number that there is; recording goes on at " + wire.Itoa(d.counter+1)
+	at.Cost = "sorting by name is no longer the order of connections"
+	d.findings = append(d.findings, at)
+	return Append(d.opt.FS, d.path, false, Entry{Event: EventError, Detail: at.Message}.stamp(d.opt.Clock.Now()))
+}
+
+// Findings are what was met in the directory that does not keep it from being
+// recorded into.
+func (d *Dir) Findings() []wire.Finding {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.findings
 }
 
 // Path is the directory's.
@@ -278,6 +331,14 @@ func (d *Dir) ConnectPair(down, up ConnInfo) (*Writer, *Writer, error) {
 func (d *Dir) newID() (string, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.counter >= maxCounter && d.used == nil {
+		if err := d.restart(wire.Finding{File: JournalName, Connection: connectionID(maxCounter, 0)}); err != nil {
+			return "", err
+		}
+	}
+	for d.used[d.counter+1] {
+		d.counter++
+	}
 	if d.counter >= maxCounter {
 		return "", fmt.Errorf("the capture directory %s has had %s, the most there can be: record into another", d.path, wire.Count(d.counter, "connection"))
 	}

@@ -44,6 +44,8 @@ const (
 	KindConflict = "conflicting-files"
 	// KindDoubled: a file was given more than once.
 	KindDoubled = "doubled-file"
+	// KindCounter: a connection's number that leaves no room for others.
+	KindCounter = "connection-number"
 	// KindForeign: a file that is no part of a capture.
 	KindForeign = "foreign-file"
 	// KindSidecarMissing: files without their sidecar.
@@ -146,6 +148,12 @@ func (e *FileError) Error() string {
 
 // Unwrap gives Err.
 func (e *FileError) Unwrap() error { return e.Err }
+
+// DiskFull says that an operation failed for want of space: the disk's, or what
+// a quota leaves of it.
+func DiskFull(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+}
 
 // cause is the error without the operation and path that FileError says.
 func cause(err error) string {

@@ -28,6 +28,9 @@ type Recovered struct {
 	Kept  int64
 	Whole int64
 	Tail  string
+	// SHA256 of the file's bytes; Findings is how many its sidecar has.
+	SHA256   string
+	Findings int64
 	// Rebuilt says that the file was sealed already and only its sidecar was
 	// made anew.
 	Rebuilt bool
@@ -199,7 +202,7 @@ func (r *recovery) file(st string, sealed bool) (Recovered, error) {
 	if err != nil {
 		return rec, err
 	}
-	rec.Whole, rec.Tail = res.whole, res.tail
+	rec.Whole, rec.Tail, rec.SHA256 = res.whole, res.tail, res.sum
 
 	// A recorder that got as far as the sidecar of just these bytes was only
 	// stopped before the name.
@@ -207,6 +210,7 @@ func (r *recovery) file(st string, sealed bool) (Recovered, error) {
 	if sealed || final == nil || final.Open || final.Length != f.Length || final.SHA256 != res.sum {
 		final = r.describe(s, f, res, sealed)
 	}
+	rec.Findings = int64(len(final.Findings)) + final.FindingsOmitted
 	sums := []sum{{extBytes, res.sum}}
 	switch h, err := hashFile(r.opt.FS, base+extIndex); {
 	case err == nil:

@@ -52,8 +52,12 @@ func (i *Info) MarshalJSON() ([]byte, error) {
 	}{verdictOf(len(all)), (*plain)(i), listed(all), listed(i.Notes)})
 }
 
-// RecoverReport is what Recover did, as JSON: {"recovered": […]}.
-type RecoverReport []Recovered
+// RecoverReport is what Recover did, as JSON: {"recovered": […]}, and "error"
+// where it got no further.
+type RecoverReport struct {
+	Recovered []Recovered
+	Err       error
+}
 
 // MarshalJSON gives the report.
 func (r RecoverReport) MarshalJSON() ([]byte, error) {
@@ -66,11 +70,18 @@ func (r RecoverReport) MarshalJSON() ([]byte, error) {
 		Tail       string `json:"tail"`
 		Rebuilt    bool   `json:"sidecar_rebuilt"`
 	}
-	out := make([]line, 0, len(r))
-	for _, x := range r {
+	out := make([]line, 0, len(r.Recovered))
+	for _, x := range r.Recovered {
 		out = append(out, line{x.File, x.Connection, x.Start, x.Kept, x.Whole, x.Tail, x.Rebuilt})
 	}
-	return json.Marshal(map[string]any{"recovered": out})
+	text := ""
+	if r.Err != nil {
+		text = r.Err.Error()
+	}
+	return json.Marshal(struct {
+		Recovered []line `json:"recovered"`
+		Error     string `json:"error,omitempty"`
+	}{out, text})
 }
 
 // String says it in one line.

@@ -708,3 +708,52 @@ func TestSumsAtTheFarEnd(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 }
+
+// TestHighestNumberInJournal: one line that names the last connection there can
+// be is no reason to refuse the directory for ever.
+func TestHighestNumberInJournal(t *testing.T) {
+	mem, clock := vfs.NewMem(), newClock()
+	mem.MkdirAll("/a")
+	mem.SetFile("/a/c00000007-00000000.00000001.cap", []byte("x"))
+	mem.SetFile("/a/journal.jsonl", []byte(`{"event":"connect","connection":"c00000009-00000000"}`+"\n"+`{"event":"connect","connection":"c99999999-00000000"}`+"\n"))
+	for _, want := range []string{"c00000010-", "c00000011-"} {
+		d, err := capture.Create("/a", capture.Options{FS: mem, Clock: clock})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w, err := d.Connect(capture.ConnInfo{Endpoint: "tcp://x"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.HasPrefix(w.ID(), want) {
+			t.Errorf("the connection is %s, want %s…", w.ID(), want)
+		}
+		found := d.Findings()
+		if len(found) != 1 || found[0].Kind != capture.KindCounter || found[0].File != capture.JournalName || found[0].Connection != "c99999999-00000000" {
+			t.Errorf("findings: %+v", found)
+		}
+		if _, err := w.Close(sidecar.Verdict{Kind: sidecar.TransportClean}, sidecar.ClosedEnd); err != nil {
+			t.Fatal(err)
+		}
+		if err := d.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// The last number but one is taken, then the last, and then the next free one.
+	mem = vfs.NewMem()
+	mem.MkdirAll("/a")
+	mem.SetFile("/a/journal.jsonl", []byte(`{"event":"connect","connection":"c99999998-00000000"}`+"\n"))
+	d, err := capture.Create("/a", capture.Options{FS: mem, Clock: clock})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"c99999999-", "c00000001-", "c00000002-"} {
+		w, err := d.Connect(capture.ConnInfo{Endpoint: "tcp://x"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.HasPrefix(w.ID(), want) {
+			t.Errorf("the connection is %s, want %s…", w.ID(), want)
+		}
+	}
+}

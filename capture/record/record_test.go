@@ -1137,3 +1137,32 @@ func TestFailedTriesAreSaidOnce(t *testing.T) {
 		}
 	}
 }
+
+// TestHookGetsRecoveredFiles: what the recovery at the start seals goes to the
+// command and is told, before everything else.
+func TestHookGetsRecoveredFiles(t *testing.T) {
+	dir, tmp := t.TempDir(), t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "c00000001-00000000.00000001.cap.partial"), real(t), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	command := filepath.Join(tmp, "command.sh")
+	if err := os.WriteFile(command, []byte("#!/bin/sh\necho \"$1\" >> "+tmp+"/seen\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	var told []capture.Sealed
+	r := open(t, dir, record.Options{NoRetry: true, OnSealed: command, Capture: capture.Options{OnSealed: func(s capture.Sealed) { told = append(told, s) }}})
+	r.Record(t.Context(), sourceOf(t, "-", source.Options{Stdin: strings.NewReader("x")}))
+	rep, err := r.Close()
+	if err != nil || rep.HookFailures != 0 || rep.Files != 1 || rep.Recovered != 1 {
+		t.Fatalf("%v, %+v", err, rep)
+	}
+	seen, _ := os.ReadFile(filepath.Join(tmp, "seen"))
+	names, _ := filepath.Glob(filepath.Join(dir, "*.cap"))
+	if want := strings.Join(names, "\n") + "\n"; len(names) != 2 || string(seen) != want {
+		t.Errorf("the command saw %q, want %q", seen, want)
+	}
+	sum := sha256.Sum256(real(t))
+	if len(told) != 2 || told[0].Path != names[0] || told[0].Reason != sidecar.ClosedRecovered || told[0].SHA256 != fmt.Sprintf("%x", sum) || told[0].Length != int64(len(real(t))) {
+		t.Errorf("told: %+v", told)
+	}
+}

@@ -17,6 +17,7 @@ import (
 	"io"
 	"log/slog"
 	"maps"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -181,6 +182,20 @@ func Open(dir string, o Options) (*Recorder, error) {
 		return nil, err
 	}
 	r.dir = d
+	for _, f := range d.Findings() {
+		r.log.Warn(f.Message, "kind", f.Kind, "connection", f.Connection, "file", f.File, "cost", f.Cost)
+	}
+	for _, f := range d.Recovered() {
+		if f.Rebuilt {
+			continue // it was sealed before
+		}
+		s := capture.Sealed{Path: filepath.Join(dir, f.File), Connection: f.Connection, Number: f.Number, Start: f.Start,
+			Length: f.Kept, SHA256: f.SHA256, Reason: sidecar.ClosedRecovered, Findings: f.Findings}
+		if told != nil {
+			told(s)
+		}
+		r.hook.sealed(s.Path)
+	}
 	return r, nil
 }
 

@@ -31,15 +31,8 @@ func Address(s Source) string {
 	return ""
 }
 
-func listen(ctx context.Context, e *Endpoint, o Options) (*listener, error) {
-	s := &listener{e: e, o: o}
-	if e.Scheme == SchemeListenTLS {
-		c, err := serverTLS(o.TLS)
-		if err != nil {
-			return nil, failed(e, "tls", err)
-		}
-		s.tls = c
-	}
+func listen(ctx context.Context, e *Endpoint, o Options, t *tls.Config) (*listener, error) {
+	s := &listener{e: e, o: o, tls: t}
 	l, err := Listen(ctx, e, o.SocketMode)
 	if err != nil {
 		return nil, err

@@ -86,47 +86,68 @@ type Source interface {
 	Close() error
 }
 
+// Check reads what the options name for an endpoint, as Open does, and touches
+// nothing: its error says that the options are wrong.
+func Check(e *Endpoint, o Options) error {
+	_, err := prepared(e, o)
+	return err
+}
+
 // Open makes a source of an endpoint. What an option names is read now, so
 // that a wrong file is known before anything starts; a listener listens.
 func Open(ctx context.Context, e *Endpoint, o Options) (Source, error) {
 	if o.ConnectTimeout <= 0 {
 		o.ConnectTimeout = DefaultConnectTimeout
 	}
+	p, err := prepared(e, o)
 	switch {
+	case err != nil:
+		return nil, err
 	case e.Once():
 		return &once{e: e, o: o}, nil
 	case e.Listens():
-		return listen(ctx, e, o)
+		return listen(ctx, e, o, p.tls)
 	}
-	d := &dialer{e: e, o: o}
-	if e.Scheme == SchemeTLS || e.Scheme == SchemeHTTPS {
-		c, err := clientTLS(e, o.TLS)
-		if err != nil {
-			return nil, failed(e, "tls", err)
-		}
-		d.tls = c
+	return &dialer{e: e, o: o, prepare: p}, nil
+}
+
+// prepare is what options come to for an endpoint.
+type prepare struct {
+	tls   *tls.Config
+	proxy *url.URL
+}
+
+func prepared(e *Endpoint, o Options) (p prepare, err error) {
+	switch e.Scheme {
+	case SchemeTLS, SchemeHTTPS:
+		p.tls, err = clientTLS(e, o.TLS)
+	case SchemeListenTLS:
+		p.tls, err = serverTLS(o.TLS)
 	}
-	if e.HTTP() {
-		if _, err := requestHeader(e, o.HTTP); err != nil {
-			return nil, failed(e, "request header", err)
-		}
-		if o.HTTP.Proxy != "" {
-			u, err := url.Parse(o.HTTP.Proxy)
-			if err != nil || u.Host == "" {
-				return nil, failed(e, "proxy", badAddress("not a proxy's URL"))
-			}
-			d.proxy = u
-		}
+	if err != nil {
+		return p, failed(e, "tls", err)
 	}
-	return d, nil
+	if !e.HTTP() {
+		return p, nil
+	}
+	if _, err := requestHeader(e, o.HTTP); err != nil {
+		return p, failed(e, "request header", err)
+	}
+	if o.HTTP.Proxy != "" {
+		u, err := url.Parse(o.HTTP.Proxy)
+		if err != nil || u.Host == "" {
+			return p, failed(e, "proxy", badAddress("not a proxy's URL"))
+		}
+		p.proxy = u
+	}
+	return p, nil
 }
 
 // dialer connects to a publisher.
 type dialer struct {
-	e     *Endpoint
-	o     Options
-	tls   *tls.Config
-	proxy *url.URL
+	e *Endpoint
+	o Options
+	prepare
 }
 
 func (d *dialer) Endpoint() *Endpoint { return d.e }

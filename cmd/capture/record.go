@@ -105,6 +105,11 @@ func setupRecord(fs *pflag.FlagSet) func(*cli.Run) error {
 		case o.MaxConnections < 1:
 			return cli.Usagef("--max-connections takes a number from 1 on")
 		}
+		for _, e := range endpoints {
+			if err := source.Check(e, src); err != nil {
+				return cli.Usagef("%v", err)
+			}
+		}
 		opt.NoRetry, opt.RetryMax, opt.MaxConnections = o.NoRetry, o.RetryMax, o.MaxConnections
 		var sources []source.Source
 		defer func() {

@@ -28,13 +28,6 @@ capture recover /var/lib/wiretape`,
 					return cli.Usagef("name one capture directory")
 				}
 				rec, err := capture.Recover(run.Args[0], capture.Options{Tool: tool(), Holder: holder("capture recover")})
-				var locked *capture.LockedError
-				if errors.As(err, &locked) {
-					return &cli.HintError{Err: err, Hint: "a recorder is at work there; it recovered the directory when it started"}
-				}
-				if err != nil && len(rec) == 0 {
-					return err
-				}
 				torn := 0
 				for _, r := range rec {
 					if r.Tail != "" {
@@ -42,7 +35,7 @@ capture recover /var/lib/wiretape`,
 					}
 				}
 				if asJSON {
-					if perr := printJSON(run.Stdout, capture.RecoverReport(rec)); err == nil {
+					if perr := printJSON(run.Stdout, capture.RecoverReport{Recovered: rec, Err: err}); err == nil {
 						err = perr
 					}
 				} else {
@@ -53,7 +46,13 @@ capture recover /var/lib/wiretape`,
 						fmt.Fprintln(run.Stdout, "nothing to recover")
 					}
 				}
-				if err != nil {
+				var locked *capture.LockedError
+				switch {
+				case errors.As(err, &locked):
+					return &cli.HintError{Err: err, Hint: "a recorder is at work there; it recovered the directory when it started"}
+				case capture.DiskFull(err):
+					return &cli.HintError{Err: err, Hint: "nothing is lost; free some space, with capture prune " + run.Args[0] + " --min-free SIZE for example, and do this again"}
+				case err != nil:
 					return err
 				}
 				return found(torn)

@@ -169,6 +169,9 @@ type sealedLine struct {
 	Reason     string `json:"reason"`
 }
 
+// droppedLine says among JSON lines how many of them nobody read.
+func droppedLine(n int) string { return `{"dropped":{"lines":` + wire.Itoa(int64(n)) + `}}` }
+
 // lines writes JSON lines, each an object with one member that names it: those
 // that must be kept, and those that need not.
 type lines struct{ kept, spare io.Writer }
@@ -202,7 +205,7 @@ func (s *service) run(run *cli.Run, o record.Options, opened func(context.Contex
 	defer func() { words.Close(patience) }()
 	stderr := words.To(run.Stderr, false)
 	scr := cli.NewScreen(stderr, cli.IsTerminal(run.Stderr))
-	stdout := func(keep bool) io.Writer { return scr.Through(results.To(run.Stdout, keep)) }
+	stdout := func(keep bool) io.Writer { return scr.Through(results.Saying(run.Stdout, keep, droppedLine)) }
 	log := s.logger(scr.Through(stderr))
 	o.Log = log
 	var out *lines

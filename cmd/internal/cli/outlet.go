@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"fmt"
 	"io"
 	"sync"
 	"time"
@@ -15,7 +14,7 @@ import (
 type Outlet struct {
 	mu    sync.Mutex
 	queue []queued
-	lost  int
+	lost  []dropped
 	shut  bool
 	wake  chan struct{}
 	done  chan struct{}
@@ -24,6 +23,17 @@ type Outlet struct {
 type queued struct {
 	w io.Writer
 	b []byte
+}
+
+// dropped is how many pieces a writer lacks, and how that is said there.
+type dropped struct {
+	w   io.Writer
+	say func(n int) string
+	n   int
+}
+
+func saidInWords(n int) string {
+	return "(" + wire.Count(int64(n), "line") + " dropped: nobody read them)"
 }
 
 // maxQueued is how many pieces wait before the next are dropped.
@@ -38,28 +48,44 @@ func NewOutlet() *Outlet {
 
 // To gives a writer that queues for w, in the order of all that is queued here.
 // What must be kept is never dropped.
-func (o *Outlet) To(w io.Writer, keep bool) io.Writer { return outletWriter{o, direct(w), keep} }
+func (o *Outlet) To(w io.Writer, keep bool) io.Writer { return o.Saying(w, keep, saidInWords) }
+
+// Saying is To with the line that says how many were dropped.
+func (o *Outlet) Saying(w io.Writer, keep bool, say func(n int) string) io.Writer {
+	return outletWriter{o, direct(w), keep, say}
+}
 
 type outletWriter struct {
 	o    *Outlet
 	w    io.Writer
 	keep bool
+	say  func(n int) string
 }
 
 func (w outletWriter) Write(p []byte) (int, error) {
-	w.o.put(w.w, append([]byte(nil), p...), w.keep)
+	w.o.put(w, append([]byte(nil), p...))
 	return len(p), nil
 }
 
-func (o *Outlet) put(w io.Writer, b []byte, keep bool) {
+func (o *Outlet) put(w outletWriter, b []byte) {
 	o.mu.Lock()
-	if keep || len(o.queue) < maxQueued {
-		o.queue = append(o.queue, queued{w, b})
+	if w.keep || len(o.queue) < maxQueued {
+		o.queue = append(o.queue, queued{w.w, b})
 	} else {
-		o.lost++
+		o.lose(w)
 	}
 	o.mu.Unlock()
 	o.poke()
+}
+
+func (o *Outlet) lose(w outletWriter) {
+	for i := range o.lost {
+		if o.lost[i].w == w.w {
+			o.lost[i].n++
+			return
+		}
+	}
+	o.lost = append(o.lost, dropped{w.w, w.say, 1})
 }
 
 func (o *Outlet) poke() {
@@ -71,19 +97,17 @@ func (o *Outlet) poke() {
 
 func (o *Outlet) run() {
 	defer close(o.done)
-	var last io.Writer
 	for {
 		o.mu.Lock()
 		queue, lost, shut := o.queue, o.lost, o.shut
-		o.queue, o.lost = nil, 0
+		o.queue, o.lost = nil, nil
 		o.mu.Unlock()
 		for _, q := range queue {
 			// Without a reader there is nobody to tell.
 			q.w.Write(q.b)
-			last = q.w
 		}
-		if lost > 0 && last != nil {
-			fmt.Fprintf(last, "(%s dropped: nobody read them)\n", wire.Count(int64(lost), "line"))
+		for _, l := range lost {
+			io.WriteString(l.w, l.say(l.n)+"\n")
 		}
 		if len(queue) > 0 {
 			continue
