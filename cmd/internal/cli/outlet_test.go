@@ -13,13 +13,15 @@ import (
 // counted for each output, in the form that the output has.
 func TestDroppedLinesAreSaidInTheirFormat(t *testing.T) {
 	o := NewOutlet()
-	gate := make(chan struct{})
+	gate, entered := make(chan struct{}), make(chan struct{}, 1)
 	var lines, words strings.Builder
-	hold := func(b *strings.Builder) io.Writer { return &gated{gate, b} }
+	hold := func(b *strings.Builder) io.Writer { return &gated{gate, entered, b} }
 	l, w := hold(&lines), hold(&words)
 	spare := o.Saying(l, false, func(n int) string { return `{"dropped":` + wire.Itoa(int64(n)) + `}` })
 	log := o.To(w, false)
-	for range 2*maxQueued + 10 {
+	io.WriteString(spare, "{}\n")
+	<-entered // what is queued from here on waits
+	for range maxQueued + 10 {
 		io.WriteString(spare, "{}\n")
 	}
 	io.WriteString(log, "a line\n")
@@ -30,8 +32,8 @@ func TestDroppedLinesAreSaidInTheirFormat(t *testing.T) {
 			t.Errorf("no JSON: %q", s)
 		}
 	}
-	if !strings.Contains(lines.String(), `{"dropped":`) {
-		t.Error("nothing is said of the lines that are missing")
+	if !strings.HasSuffix(lines.String(), "{\"dropped\":10}\n") {
+		t.Error("it is not said that 10 lines are missing")
 	}
 	if got := words.String(); got != "(1 line dropped: nobody read them)\n" {
 		t.Errorf("words: %q", got)
@@ -40,11 +42,15 @@ func TestDroppedLinesAreSaidInTheirFormat(t *testing.T) {
 
 // gated writes nothing before its gate opens.
 type gated struct {
-	gate chan struct{}
-	w    io.Writer
+	gate, entered chan struct{}
+	w             io.Writer
 }
 
 func (g *gated) Write(p []byte) (int, error) {
+	select {
+	case g.entered <- struct{}{}:
+	default:
+	}
 	<-g.gate
 	return g.w.Write(p)
 }
