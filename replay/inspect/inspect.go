@@ -143,6 +143,7 @@ func (in *inspector) prepare() error {
 	in.kinds = map[string]map[uint32]bool{}
 	known := map[string]bool{}
 	var names []string
+	times := map[string]int{}
 	for _, c := range in.set.Connections {
 		if in.kinds[c.Protocol] != nil {
 			continue
@@ -164,7 +165,8 @@ func (in *inspector) prepare() error {
 			if name == "" {
 				continue
 			}
-			names = append(names, name)
+			times[name]++
+			names = append(names, name+kindNumber(n))
 			for _, k := range in.opt.Kinds {
 				if strings.EqualFold(k, name) {
 					wanted[n] = true
@@ -175,11 +177,20 @@ func (in *inspector) prepare() error {
 	}
 	for _, k := range in.opt.Kinds {
 		if !known[k] {
+			// A name of one kind goes without its number.
+			for i, name := range names {
+				if bare, _, _ := strings.Cut(name, " ("); times[bare] == 1 {
+					names[i] = bare
+				}
+			}
 			return fmt.Errorf("%w: %s; the inputs can have %s", ErrKind, wire.SafeText(k, 60), strings.Join(names, ", "))
 		}
 	}
 	return nil
 }
+
+// kindNumber is a kind's number behind its name.
+func kindNumber(n uint32) string { return fmt.Sprintf(" (0x%02x)", n) }
 
 // maxKind is above every kind number that has a name.
 const maxKind = 1 << 16

@@ -15,8 +15,19 @@ import (
 )
 
 // recordDir writes a scenario as a relay records it: pairs of connections in
-// files of rotate bytes, the bytes arriving in odd pieces.
+// files of rotate bytes.
 func recordDir(t testing.TB, rotate int64, scenario string, connections int) (dir string) {
+	t.Helper()
+	var streams [][]byte
+	for _, name := range all(scenario, connections) {
+		streams = append(streams, fixture.Read(t, filepath.Join(recorded, name+".bin.gz")))
+	}
+	return recordPairs(t, rotate, streams...)
+}
+
+// recordPairs writes streams, downstream and upstream by turns, the bytes
+// arriving in odd pieces.
+func recordPairs(t testing.TB, rotate int64, streams ...[]byte) (dir string) {
 	t.Helper()
 	dir = filepath.Join(t.TempDir(), "capture")
 	d, err := capture.Create(dir, capture.Options{RotateBytes: rotate, Tool: "test"})
@@ -24,16 +35,16 @@ func recordDir(t testing.TB, rotate int64, scenario string, connections int) (di
 		t.Fatal(err)
 	}
 	at := capture.Instant{Wall: 1_700_000_000e9, Mono: 1e9}
-	for n := range connections {
+	for n := 0; n < len(streams); n += 2 {
 		info := func(d wire.Direction) capture.ConnInfo {
-			return capture.ConnInfo{Endpoint: fmt.Sprintf("tcp://primary-%d", n), Direction: d}
+			return capture.ConnInfo{Endpoint: fmt.Sprintf("tcp://primary-%d", n/2), Direction: d}
 		}
 		down, up, err := d.ConnectPair(info(wire.Downstream), info(wire.Upstream))
 		if err != nil {
 			t.Fatal(err)
 		}
 		for i, w := range []*capture.Writer{down, up} {
-			b := fixture.Read(t, filepath.Join(recorded, all(scenario, connections)[2*n+i]+".bin.gz"))
+			b := streams[n+i]
 			for len(b) > 0 {
 				at.Wall += 1e6
 				at.Mono += 1e6

@@ -5,6 +5,7 @@ package journal
 import (
 	"slices"
 
+	"wiretape/capture"
 	"wiretape/replay/internal/outcome"
 	"wiretape/wire"
 	"wiretape/wire/melin"
@@ -31,20 +32,20 @@ func (b *builder) concludeMissing(g *lineage, r *ReportLineage) error {
 			}
 		}
 	}
-	add := func(from, to uint64, after, before *int64, reason string, tell bool) error {
+	add := func(from, to uint64, after, before *int64, reason string, where *wire.Finding) error {
 		x := ReportMissing{First: from, Last: to, AfterNs: after, BeforeNs: before, Reason: reason, Covered: to <= covered,
 			Closes: "a recording of this lineage's link that carries " + rangeText(from, to) + ", or the files of a node that has them"}
 		if len(r.Missing) < maxListed {
 			r.Missing = append(r.Missing, x)
 		}
-		if tell {
-			f := wire.Finding{Kind: KindMissing, Field: "sequence", Want: rangeText(from, to), Got: "nothing",
-				Message: "lineage " + wire.Itoa(int64(g.number)) + " lacks " + rangeText(from, to) + ": " + reason, Cost: "the entries"}
-			if b.report.FindingsByKind[KindMissing] < outcome.MaxOfKind { // the list shows no more
-				f = g.place(f, from, to)
-			}
-			b.report.add(f)
+		f := wire.Finding{Kind: KindMissing, Field: "sequence", Want: rangeText(from, to), Got: "nothing",
+			Message: "lineage " + wire.Itoa(int64(g.number)) + " lacks " + rangeText(from, to) + ": " + reason, Cost: "the entries"}
+		if where != nil {
+			f.Connection, f.File, f.Offset = where.Connection, where.File, where.Offset
+		} else if b.report.FindingsByKind[KindMissing] < outcome.MaxOfKind { // the list shows no more
+			f = g.place(f, from, to)
 		}
+		b.report.add(f)
 		var a, z any
 		if after != nil {
 			a = *after
@@ -66,7 +67,7 @@ func (b *builder) concludeMissing(g *lineage, r *ReportLineage) error {
 				if _, all := g.damagedAll(1, p.first-1); all {
 					reason = "they came damaged"
 				}
-				if err := add(1, p.first-1, nil, time, reason, true); err != nil {
+				if err := add(1, p.first-1, nil, time, reason, nil); err != nil {
 					return err
 				}
 			}
@@ -77,7 +78,7 @@ func (b *builder) concludeMissing(g *lineage, r *ReportLineage) error {
 			} else if len(ds) > 0 {
 				reason = "some came damaged, the others not at all"
 			}
-			if err := add(end+1, p.first-1, endTime, time, reason, true); err != nil {
+			if err := add(end+1, p.first-1, endTime, time, reason, nil); err != nil {
 				return err
 			}
 		}
@@ -85,25 +86,31 @@ func (b *builder) concludeMissing(g *lineage, r *ReportLineage) error {
 	}
 	// What was named as sent, or acknowledged, and is not here.
 	named, by := uint64(0), ""
-	see := func(seq uint64, who string) {
-		if seq > named && seq <= maxSequence {
-			named, by = seq, who
+	var where *wire.Finding // who named it, its place
+	see := func(seq uint64, c *capture.Connection, off int64, who string) {
+		if seq > named && seq <= melin.MaxSequence && c != nil {
+			named, by = seq, who+" on connection "+c.ID
+			where = &wire.Finding{Connection: c.ID, Offset: off}
+			for _, run := range c.Runs() {
+				if off < run.End() {
+					*where = run.Locate(*where)
+					break
+				}
+			}
 		}
 	}
 	for _, m := range g.members {
 		if m.below > 0 {
 			continue
 		}
-		see(m.announced, "the primary named "+wire.Utoa(m.announced)+" as sent on connection "+m.id())
-		if m.down != nil {
-			see(m.sent, "connection "+m.id()+" begins behind "+wire.Utoa(m.sent))
+		see(m.announced, m.down, m.announcedAt, "the primary named "+wire.Utoa(m.announced)+" as sent")
+		if len(m.starts) > 0 {
+			see(m.sent, m.down, m.starts[len(m.starts)-1].offset, "the stream begins behind "+wire.Utoa(m.sent))
 		}
-		if m.upStat.clean {
-			see(m.acked, "the replica had "+wire.Utoa(m.acked)+" on connection "+m.id())
-		}
+		see(max(m.acked, m.inMemory), m.up, m.ackedAt, "the replica had "+wire.Utoa(max(m.acked, m.inMemory)))
 	}
 	if named > end && named > covered {
-		return add(max(end, 0)+1, named, endTime, nil, by, true)
+		return add(max(end, covered)+1, named, endTime, nil, by, where)
 	}
 	return nil
 }
@@ -149,6 +156,9 @@ func (b *builder) concludeProofs(g *lineage, r *ReportLineage) error {
 	}
 	for _, d := range g.damages {
 		crcs.note(Failed, "damaged at offset "+wire.Itoa(d.offset)+" of connection "+d.link.id())
+	}
+	if crcs.counts == nil {
+		crcs.note(NotProvable, "no entry of this lineage is in the recording")
 	}
 	held := 0
 	for i, p := range g.pieces {

@@ -234,7 +234,7 @@ func (e *fileEntries) Next() (bool, error) {
 		e.fault = "the entry" + place + " does not have its CRC-32C"
 		return false, nil
 	}
-	if e.slot.Sequence == 0 || e.slot.Sequence > maxSequence {
+	if e.slot.Sequence == 0 || e.slot.Sequence > melin.MaxSequence {
 		e.fault = "the entry" + place + " has the sequence " + wire.Utoa(e.slot.Sequence)
 		return false, nil
 	}

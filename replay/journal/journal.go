@@ -44,8 +44,6 @@ const (
 	// a file.
 	maxSegments = 1 << 16
 	maxBodies   = 1 << 12
-	// maxSequence is the largest sequence that a catalogue can hold.
-	maxSequence = 1<<63 - 1
 	// maxJoins bounds the comparisons by which connections without a common
 	// hash are found to have one history.
 	maxJoins = 10_000

@@ -116,16 +116,50 @@ func (b *builder) trace() ([]*lineage, error) {
 		}
 		g.members = append(g.members, member{link: l, why: why[i]})
 	}
-	// A replica that was never answered has a Handshake and no stream.
+	out = loneReplicas(out)
+	// A replica that had nothing and was never answered is no history.
 	out = slices.DeleteFunc(out, func(g *lineage) bool { return !g.carries() })
 	return out, nil
 }
 
-// carries says that the lineage has more than what a replica said.
-func (g *lineage) carries() bool {
+// loneReplicas puts what replicas said that named no hash, and to whom nothing
+// recorded was sent, with the one history that there is.
+func loneReplicas(all []*lineage) []*lineage {
+	var one *lineage
+	for _, g := range all {
+		if g.streams() {
+			if one != nil {
+				return all
+			}
+			one = g
+		}
+	}
+	if one == nil {
+		return all
+	}
+	return slices.DeleteFunc(all, func(g *lineage) bool {
+		if g == one || slices.ContainsFunc(g.members, func(m member) bool { return len(m.points) > 0 }) {
+			return false
+		}
+		for _, m := range g.members {
+			m.why = "nothing tells it apart from the one history here"
+			one.members = append(one.members, m)
+		}
+		return true
+	})
+}
+
+// streams says that something was sent.
+func (g *lineage) streams() bool {
 	return slices.ContainsFunc(g.members, func(m member) bool {
 		return len(m.starts) > 0 || len(m.stretches) > 0 || len(m.bodies) > 0
 	})
+}
+
+// carries says that the lineage has anything: a stream, or entries that a node
+// named as sent or had.
+func (g *lineage) carries() bool {
+	return g.streams() || slices.ContainsFunc(g.members, func(m member) bool { return max(m.announced, m.acked, m.inMemory) > 0 })
 }
 
 // joinByEntries unites groups that name no common hash but carry an entry that

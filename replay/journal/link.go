@@ -24,6 +24,7 @@ type link struct {
 	ambiguous        bool
 	key              []byte // of the replica
 	epoch            uint64
+	handshake        *melin.Handshake
 	hasGenesis       bool
 	genesisEntries   uint64
 	stretches        []*stretch

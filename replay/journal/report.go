@@ -35,6 +35,8 @@ const (
 	KindAcks = "acked-beyond-sent"
 	// KindAmbiguous: more than one layout fits what was recorded.
 	KindAmbiguous = "ambiguous-layout"
+	// KindProof: a proof that failed and has no finding of its own.
+	KindProof = "failed-proof"
 	// KindLimit: more of something than is kept, so that not all was looked at.
 	KindLimit = "limit"
 )
@@ -259,8 +261,17 @@ func newReport() *Report {
 
 func (r *Report) add(f wire.Finding) { r.Note(f) }
 
-// finish settles the verdict and the order of the findings.
+// finish settles the verdict and the order of the findings. A report with a
+// proof that failed is never a clean one.
 func (r *Report) finish(err error) {
+	for _, g := range r.Lineages {
+		for _, p := range g.Proofs {
+			if p.Verdict == Failed && len(r.FindingsByKind) == 0 {
+				r.add(wire.Finding{Kind: KindProof, Connection: g.Connections[0].Connection, Field: p.Proof, Want: string(Proved), Got: string(Failed),
+					Message: "lineage " + wire.Itoa(int64(g.Number)) + ": " + p.text()})
+			}
+		}
+	}
 	r.Sort()
 	r.Settle(err, &r.List)
 }

@@ -187,7 +187,10 @@ func (b *builder) surveyUp(l *link) (layouts melin.Layouts, err error) {
 				break
 			}
 			layouts = d.Layouts()
-			l.acked, l.inMemory = v.LastSequence, v.LastSequence
+			l.acked, l.inMemory, l.ackedAt = v.LastSequence, v.LastSequence, u.Offset
+			if l.handshake == nil {
+				l.handshake = &v
+			}
 			l.note(point{kind: "Handshake", sequence: v.LastSequence, hash: v.ChainHash, conn: l.up, run: run, offset: u.Offset})
 		case melin.TagAck:
 			v, size := melin.DecodeAck(u.Bytes)
@@ -248,7 +251,7 @@ func (s *surveyor) visit(run *capture.Run, d *melin.Decoder, u wire.Unit, found 
 			l.badEpochs++
 		case melin.KindSlotCRC:
 			crc = true
-		case melin.KindAnnounced, melin.KindEvent:
+		case melin.KindAnnounced, melin.KindEvent, melin.KindValue:
 		case wire.KindMalformed:
 			bad = true
 		default: // the framing may have been lost here
@@ -314,6 +317,7 @@ func (s *surveyor) streamStart(run *capture.Run, u wire.Unit, v melin.StreamStar
 	if len(l.starts) < maxSegments {
 		l.starts = append(l.starts, start{v, u.Offset})
 	}
+	s.answers(run, u, v)
 	s.checkSeed(run, u, v)
 	s.expect = v.StartSequence + 1
 	l.sent = max(l.sent, v.StartSequence)
@@ -330,6 +334,29 @@ func (s *surveyor) streamStart(run *capture.Run, u wire.Unit, v melin.StreamStar
 		l.note(point{kind: "StreamStart", sequence: v.SegmentStart - 1, hash: v.Anchor, conn: l.down, run: run, offset: u.Offset, segment: true})
 	}
 	return nil
+}
+
+// answers holds a StreamStart against the Handshake that it answers: it starts
+// where the replica is, unless a snapshot was sent, and no primary streams to a
+// replica that has seen a newer epoch.
+func (s *surveyor) answers(run *capture.Run, u wire.Unit, v melin.StreamStart) {
+	l := s.l
+	h := l.handshake
+	if h == nil || len(l.starts) > 1 {
+		return
+	}
+	report := func(field, want string, got uint64, off int64, message string) {
+		s.b.found(run, wire.Finding{Kind: melin.KindValue, Offset: u.Offset, At: u.Offset + off, Length: 8, Field: field, Want: want, Got: wire.Utoa(got), Message: message})
+	}
+	if h.HasEpoch && v.HasEpoch && v.Epoch < h.Epoch {
+		l.badEpochs++
+		report("epoch", "at least "+wire.Utoa(h.Epoch), v.Epoch, melin.HeaderSize+48,
+			"the stream has an older epoch than the replica's Handshake; such a primary is fenced and sends none")
+	}
+	if len(l.bodies) == 0 && v.StartSequence != h.LastSequence {
+		report("start_sequence", wire.Utoa(h.LastSequence), v.StartSequence, melin.HeaderSize,
+			"the stream does not start where the replica's Handshake says that it is, and no snapshot was sent")
+	}
 }
 
 // add extends the current stretch by a sequence, or begins one.
@@ -391,7 +418,7 @@ func (s *surveyor) batch(run *capture.Run, u wire.Unit, bad, crc bool) error {
 	var slot melin.Slot
 	for r.Next(&slot) {
 		l.downStat.slots++
-		if crc && !slot.CRCValid() || slot.Sequence > maxSequence || slot.Sequence == 0 {
+		if crc && !slot.CRCValid() || slot.Sequence > melin.MaxSequence || slot.Sequence == 0 {
 			// Its sequence may be what is damaged: it stands for the next one.
 			s.breakOff()
 			if s.expect != 0 {
@@ -430,7 +457,7 @@ func le64(b []byte) (v uint64) {
 // dataBatch notes a piece of journal of the oldest layout.
 func (s *surveyor) dataBatch(run *capture.Run, u wire.Unit, v melin.DataBatch) error {
 	first := v.EndSequence - uint64(v.Count) + 1
-	if v.Count == 0 || first > v.EndSequence || first == 0 || v.EndSequence > maxSequence {
+	if v.Count == 0 || first > v.EndSequence || first == 0 || v.EndSequence > melin.MaxSequence {
 		return nil
 	}
 	s.follow(first, run, u.Offset)

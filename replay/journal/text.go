@@ -9,6 +9,7 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/dustin/go-humanize"
 
@@ -116,24 +117,46 @@ func (g *ReportLineage) text(b io.Writer, out string) {
 		fmt.Fprintf(b, "            closed by %s\n", x.Closes)
 	})
 	for _, p := range g.Proofs {
-		fmt.Fprintf(b, "  %-9s %s", p.Proof, p.Verdict)
-		if p.Proved > 0 {
-			fmt.Fprintf(b, ", %s proved", humanize.Comma(p.Proved))
-		}
-		if p.Failed > 0 {
-			fmt.Fprintf(b, ", %s failed", humanize.Comma(p.Failed))
-		}
-		if p.NotProvable > 0 && p.Verdict != NotProvable {
-			fmt.Fprintf(b, ", %s not provable", humanize.Comma(p.NotProvable))
-		}
-		for i, reason := range slices.Sorted(maps.Keys(p.Reasons)) {
-			if i == textLines {
-				break
-			}
-			fmt.Fprintf(b, "; %s", wire.SafeText(reason, 200))
-		}
-		fmt.Fprintln(b)
+		fmt.Fprintf(b, "  %-9s %s\n", p.Proof, p.text())
 	}
+}
+
+// checked is what each kind of check looks at: what was proved, and what failed
+// or is not provable.
+var checked = map[string][2]string{
+	"slot-crc": {"entry", "entry"}, "sequences": {"", "hole"}, "repeats": {"repeat", "repeat"}, "bodies": {"body", "body"},
+	"chain": {"hash", "hash"}, "acks": {"ack", "connection"}, "epochs": {"connection", "connection"},
+}
+
+// text is what became of the checks of one kind, for people.
+func (p *Proof) text() string {
+	unit := checked[p.Proof]
+	var parts []string
+	say := func(n int64, verdict ProofVerdict, unit string) {
+		switch {
+		case n == 0:
+		case unit == "" || verdict == NotProvable && p.Verdict == NotProvable:
+			parts = append(parts, string(verdict))
+		default:
+			parts = append(parts, string(verdict)+" for "+wire.Many(n, unit))
+		}
+	}
+	say(p.Failed, Failed, unit[1])
+	say(p.Proved, Proved, unit[0])
+	say(p.NotProvable, NotProvable, unit[1])
+	text := strings.Join(parts, ", ")
+	var reasons []string
+	for i, reason := range slices.Sorted(maps.Keys(p.Reasons)) {
+		if i == textLines {
+			reasons = append(reasons, "…")
+			break
+		}
+		reasons = append(reasons, wire.SafeText(reason, 200))
+	}
+	if len(reasons) > 0 {
+		text += ": " + strings.Join(reasons, "; ")
+	}
+	return text
 }
 
 func entriesText(f ReportFile) string {

@@ -95,6 +95,9 @@ func (b *builder) write(g *lineage) (err error) {
 // whyUnchained is why nothing of a chain can be proved before protocol 6.
 const whyUnchained = "the entries of layouts before protocol 6 do not carry the CRC that the chain covers"
 
+// whyFirst is why the anchor of the first segment can't be proved.
+const whyFirst = "the first segment's anchor has no entries before it"
+
 // decide says what can be made of the lineage's layouts.
 func (w *writer) decide() {
 	for _, m := range w.g.members {
@@ -490,6 +493,9 @@ func (w *writer) pass(seq uint64) error {
 		if w.chain.taint != nil && w.g.points[w.nextP].sequence > 0 {
 			why = "the entries there are damaged"
 		}
+		if w.g.points[w.nextP].sequence == 0 {
+			why = whyFirst
+		}
 		if err := w.verdict(&w.g.points[w.nextP], NotProvable, w.reason(why)); err != nil {
 			return err
 		}
@@ -616,7 +622,7 @@ func (w *writer) end() error {
 			why = "no entry of this lineage is in the recording"
 		}
 		if p.sequence == 0 {
-			why = "the record of this lineage begins here"
+			why = whyFirst
 		}
 		if err := w.verdict(p, NotProvable, w.reason(why)); err != nil {
 			return err

@@ -360,7 +360,7 @@ func (b *builder) echoes() error {
 		offset, _ := v[1].(int64)
 		n, _ := v[2].(int64)
 		b.report.add(wire.Finding{Kind: aewr.KindReading, Connection: name, Offset: offset, Field: aewr.ReadingPongEcho,
-			Want: "the timestamp_us and worker_id of a ping", Got: wire.Itoa(n) + " pongs of no ping",
+			Want: "the timestamp_us and worker_id of a ping", Got: wire.Count(n, "pong") + " of no ping",
 			Message: "pongs of version 30 or later that echo no recorded ping"})
 		return nil
 	}, int64(pongEchoes))

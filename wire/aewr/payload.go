@@ -111,7 +111,7 @@ func (f *fault) finding(frame int64, h *Header) wire.Finding {
 
 func badLength(want string, got int) *fault {
 	return &fault{kind: wire.KindMalformed, field: "constants_len", length: int64(got), want: want,
-		got: wire.Itoa(int64(got)) + " bytes", message: "a payload of " + wire.Itoa(int64(got)) + " bytes, " + want + " expected"}
+		got: wire.Count(int64(got), "byte"), message: "a payload of " + wire.Count(int64(got), "byte") + ", " + want + " expected"}
 }
 
 // ParsePayload reads the payload of a frame with header h; body is everything
@@ -205,10 +205,10 @@ func (p *Payload) parseMaterialized() *fault {
 	}
 	if !fits {
 		return &fault{kind: wire.KindMalformed, field: "slot_count, row_count", length: int64(n),
-			want: "the length that " + wire.Utoa(slots) + " slots of " + wire.Utoa(rows) + " rows take",
-			got:  wire.Utoa(n) + " bytes",
-			message: wire.Utoa(slots) + " slots of " + wire.Utoa(rows) + " rows do not make " +
-				wire.Utoa(n) + " bytes"}
+			want: "the length that " + wire.Count(int64(slots), "slot") + " of " + wire.Count(int64(rows), "row") + " take",
+			got:  wire.Count(int64(n), "byte"),
+			message: wire.Count(int64(slots), "slot") + " of " + wire.Count(int64(rows), "row") + " do not make " +
+				wire.Count(int64(n), "byte")}
 	}
 	p.Kind, p.Slots, p.Rows, p.Records, p.HasRowOffsets = PayloadMaterialized, int(slots), int(rows), int(rows), offsets
 	return nil
@@ -412,7 +412,7 @@ func (p *Payload) tooMany(most int) *fault {
 		return nil
 	}
 	return &fault{kind: KindCount, field: "constants_len", length: int64(len(p.Bytes)), want: "at most " + wire.Itoa(int64(most)),
-		got: wire.Itoa(int64(p.Records)), message: wire.Itoa(int64(p.Records)) + " records, at most " + wire.Itoa(int64(most)) + " expected"}
+		got: wire.Itoa(int64(p.Records)), message: wire.Count(int64(p.Records), "record") + ", at most " + wire.Itoa(int64(most)) + " expected"}
 }
 
 func (p *Payload) notHeld(reading string, off, length int, want, got, message string) *fault {
@@ -462,12 +462,12 @@ func (p *Payload) remarkHashTable() *fault {
 		sum += count
 		if start+count > uint64(p.Records) {
 			return &fault{kind: KindCount, field: "start, count", off: int64(at + 8), length: 8,
-				want: "within " + wire.Itoa(int64(p.Records)) + " records", got: wire.Utoa(start) + " + " + wire.Utoa(count),
+				want: "within " + wire.Count(int64(p.Records), "record"), got: wire.Utoa(start) + " + " + wire.Utoa(count),
 				message: "directory slot " + wire.Itoa(int64(i)) + " reaches past the records"}
 		}
 	}
 	if sum != uint64(p.Records) {
-		return p.notHeld(ReadingHashDirectory, 0, hashTableHead, wire.Itoa(int64(p.Records))+" records", wire.Utoa(sum),
+		return p.notHeld(ReadingHashDirectory, 0, hashTableHead, wire.Count(int64(p.Records), "record"), wire.Utoa(sum),
 			"the directory's counts do not add up to record_count")
 	}
 	return nil
@@ -475,40 +475,38 @@ func (p *Payload) remarkHashTable() *fault {
 
 // summary is what a list says of a payload.
 func (p *Payload) summary(h *Header) string {
-	count := func(n int, one, many string) string {
-		if n == 1 {
-			return "1 " + one
-		}
-		return wire.Itoa(int64(n)) + " " + many
-	}
 	switch p.Kind {
 	case PayloadProgram:
-		return count(p.Words, "instruction", "instructions") + ", table " + wire.Utoa(p.TargetTableID())
+		return wire.Count(int64(p.Words), "instruction") + ", table " + wire.Utoa(p.TargetTableID())
 	case PayloadKeyOffsets:
-		return count(p.Records, "row", "rows")
+		return wire.Count(int64(p.Records), "row")
 	case PayloadMaterialized:
-		return count(p.Rows, "row", "rows") + " of " + count(p.Slots, "slot", "slots")
+		return wire.Count(int64(p.Rows), "row") + " of " + wire.Count(int64(p.Slots), "slot")
 	case PayloadAggregates:
-		return count(p.Records, "accumulator", "accumulators")
+		return wire.Count(int64(p.Records), "accumulator")
 	case PayloadGroups:
 		n, _ := p.ResultRows()
-		return count(n, "group", "groups")
+		return wire.Count(int64(n), "group")
 	case PayloadHashTable:
-		return count(p.Records, "record", "records") + " in " + count(p.DirSlots, "slot", "slots")
+		return wire.Count(int64(p.Records), "record") + " in " + wire.Count(int64(p.DirSlots), "slot")
 	case PayloadJoinOffsets:
-		return count(p.Records, "pair", "pairs")
+		return wire.Count(int64(p.Records), "pair")
 	case PayloadHeartbeat:
 		hb := p.Heartbeat()
 		return "worker " + wire.Utoa(hb.WorkerID) + ", data end " + wire.Utoa(hb.DataEndOffset)
 	case PayloadSegmentFetch:
 		s := p.SegmentFetch()
-		return wire.Utoa(s.Len) + " bytes from " + wire.Utoa(s.From)
+		n := wire.Utoa(s.Len) + " bytes"
+		if s.Len == 1 {
+			n = "1 byte"
+		}
+		return n + " from " + wire.Utoa(s.From)
 	case PayloadSegment:
 		s := p.Segment(p.HasSnapshotWord())
-		return count(len(s.Data), "byte", "bytes") + " at " + wire.Utoa(s.From)
+		return wire.Count(int64(len(s.Data)), "byte") + " at " + wire.Utoa(s.From)
 	}
 	if len(p.Bytes) == 0 {
 		return ""
 	}
-	return count(len(p.Bytes), "byte", "bytes") + " of payload"
+	return wire.Count(int64(len(p.Bytes)), "byte") + " of payload"
 }

@@ -48,6 +48,9 @@ type Decoder struct {
 
 	bodyWant, bodyGot uint64
 	bodyCRC           uint32
+	// snapshot is the sequence of the one that the next start is behind.
+	snapshot     uint64
+	haveSnapshot bool
 
 	acked, inMemory uint64
 
@@ -324,7 +327,7 @@ func (o *observation) frame() {
 	}
 	if name == "" {
 		o.add(wire.Finding{Kind: wire.KindUnknownKind, Field: "tag", Got: hexByte(uint8(tag)),
-			Message: "a frame with the unknown tag " + hexByte(uint8(tag)) + ", " + wire.Itoa(n) + " bytes",
+			Message: "a frame with the unknown tag " + hexByte(uint8(tag)) + ", " + wire.Count(n, "byte"),
 			Cost:    "what it says"}, PrefixSize, 1)
 		o.doubt = true
 		return
@@ -346,13 +349,13 @@ func (o *observation) frame() {
 	size := o.fields()
 	switch {
 	case size == 0:
-		o.add(wire.Finding{Kind: wire.KindMalformed, Field: "length", Got: wire.Itoa(n) + " bytes",
+		o.add(wire.Finding{Kind: wire.KindMalformed, Field: "length", Got: wire.Count(n, "byte"),
 			Message: "a " + name + " too short for its fields", Cost: "what it says"}, 0, int(o.u.Size))
 		o.doubt = true
 	case int64(size) < o.u.Size:
 		rest := int(o.u.Size) - size
-		o.add(wire.Finding{Kind: KindLeftOver, Want: wire.Itoa(int64(size)-PrefixSize) + " bytes", Got: wire.Itoa(n) + " bytes",
-			Message: wire.Itoa(int64(rest)) + " bytes are left over behind a " + name}, size, rest)
+		o.add(wire.Finding{Kind: KindLeftOver, Want: wire.Count(int64(size)-PrefixSize, "byte"), Got: wire.Count(n, "byte"),
+			Message: wire.Count(int64(rest), "byte") + " left over behind a " + name}, size, rest)
 		o.doubt = true
 	}
 }
@@ -387,6 +390,7 @@ func (o *observation) fields() int {
 		}
 		if size > 0 {
 			o.acked, o.inMemory, o.stage = v.LastSequence, v.LastSequence, stageStreaming
+			o.sequence("last_sequence", 0, v.LastSequence, HeaderSize)
 			if v.HasEpoch {
 				o.epoch = v.Epoch
 			}
@@ -420,7 +424,9 @@ func (o *observation) fields() int {
 	case TagSnapshotBegin:
 		v, size := DecodeSnapshotBegin(b)
 		if size > 0 {
+			o.sequence("snap_sequence", 0, v.SnapSequence, HeaderSize+8)
 			o.beginBody(stageSnapshot, v.Length)
+			o.snapshot, o.haveSnapshot = v.SnapSequence, true
 		}
 		return size
 	case TagSegmentSeedBegin:
@@ -445,6 +451,10 @@ func (o *observation) fields() int {
 			o.streaming()
 			o.names("sequence", v.Sequence)
 			if o.u.Kind == TagRotate {
+				if o.haveAnchor && v.Sequence < o.segmentStart {
+					o.impossible("sequence", "at least "+wire.Utoa(o.segmentStart), v.Sequence, HeaderSize,
+						"a Rotate ends a segment in which there is no entry yet")
+				}
 				o.segmentStart, o.anchor, o.haveAnchor = v.Sequence+1, v.Hash, true
 			}
 		}
@@ -482,6 +492,20 @@ func (o *observation) value(field string, v uint64, off int) {
 		Message: "a " + TagName(o.u.Kind) + "'s " + field + " is none that the specification lists"}, off, 1)
 }
 
+// impossible reports a field of 8 bytes whose value can't be.
+func (o *observation) impossible(field, want string, got uint64, off int, message string) {
+	o.add(wire.Finding{Kind: KindValue, Field: field, Want: want, Got: wire.Utoa(got), Message: message}, off, 8)
+}
+
+// sequence checks that a sequence is one that there can be, from least on.
+func (o *observation) sequence(field string, least, seq uint64, off int) bool {
+	if seq >= least && seq <= MaxSequence {
+		return true
+	}
+	o.impossible(field, wire.Utoa(least)+" to "+wire.Utoa(MaxSequence), seq, off, "the "+field+" of the "+TagName(o.u.Kind)+" can't be")
+	return false
+}
+
 // control reports a frame that belongs before the stream.
 func (o *observation) control() {
 	if o.stage == stageUnknown {
@@ -506,7 +530,17 @@ func (o *observation) streamStart(v StreamStart) {
 	}
 	o.stage = stageStreaming
 	o.haveLast, o.last, o.announced = true, v.StartSequence, v.StartSequence
+	believed := o.sequence("start_sequence", 0, v.StartSequence, HeaderSize)
+	if o.haveSnapshot && o.snapshot > v.StartSequence {
+		o.impossible("start_sequence", "at least "+wire.Utoa(o.snapshot), v.StartSequence, HeaderSize,
+			"the stream starts before the snapshot that was sent for it")
+	}
+	o.haveSnapshot = false
 	if v.HasSegment {
+		if o.sequence("segment_start_sequence", 1, v.SegmentStart, HeaderSize+8) && believed && v.SegmentStart > v.StartSequence+1 {
+			o.impossible("segment_start_sequence", "at most "+wire.Utoa(v.StartSequence+1), v.SegmentStart, HeaderSize+8,
+				"the segment begins behind the stream's first entry")
+		}
 		o.segmentStart, o.anchor, o.haveAnchor = v.SegmentStart, v.Anchor, true
 	}
 	if v.HasEpoch {
@@ -530,6 +564,7 @@ func (o *observation) newEpoch(epoch uint64, off int) {
 
 // names checks a sequence that the frame calls the last one sent.
 func (o *observation) names(field string, seq uint64) {
+	o.sequence(field, 0, seq, HeaderSize)
 	if o.haveLast && seq != o.last && seq != o.announced {
 		o.add(wire.Finding{Kind: KindAnnounced, Field: field, Want: wire.Utoa(o.last), Got: wire.Utoa(seq),
 			Message: "a " + TagName(o.u.Kind) + " names " + wire.Utoa(seq) + " as the last sequence sent, and it is " + wire.Utoa(o.last)}, HeaderSize, 8)
@@ -592,6 +627,10 @@ func (o *observation) endBody(crc uint32) {
 }
 
 func (o *observation) ack(v Ack) {
+	o.sequence("acked_sequence", 0, v.Acked, HeaderSize)
+	if v.HasMemory {
+		o.sequence("in_memory_sequence", 0, v.InMemory, HeaderSize+8)
+	}
 	report := func(field, want string, got uint64, off int, message string) {
 		o.add(wire.Finding{Kind: KindAckOrder, Field: field, Want: want, Got: wire.Utoa(got), Message: message}, off, 8)
 	}
@@ -614,7 +653,7 @@ func (o *observation) follow(first, last uint64, off int) {
 	if o.haveLast && first > o.last+1 && o.last+1 != 0 {
 		o.add(wire.Finding{Kind: KindGap, Field: "sequence", Want: wire.Utoa(o.last + 1), Got: wire.Utoa(first),
 			Message: "this connection skips from sequence " + wire.Utoa(o.last) + " to " + wire.Utoa(first),
-			Cost:    wire.Utoa(first-1-o.last) + " of its entries, unless another connection has them"}, off, 8)
+			Cost:    wire.Count(int64(min(first-1-o.last, MaxSequence)), "entry") + " of it, unless another connection has them"}, off, 8)
 	}
 	if !o.haveLast || last > o.last {
 		o.haveLast, o.last, o.announced = true, last, last
@@ -623,7 +662,10 @@ func (o *observation) follow(first, last uint64, off int) {
 
 func (o *observation) dataBatch(v DataBatch) {
 	first := v.EndSequence - uint64(v.Count) + 1
-	if v.Count == 0 || first > v.EndSequence {
+	if !o.sequence("end_sequence", 0, v.EndSequence, HeaderSize) {
+		return
+	}
+	if v.Count == 0 || first > v.EndSequence || first == 0 {
 		if v.Count != 0 {
 			o.add(wire.Finding{Kind: KindValue, Field: "count", Got: wire.Utoa(uint64(v.Count)),
 				Want:    "at most end_sequence, " + wire.Utoa(v.EndSequence),
@@ -638,7 +680,7 @@ func (o *observation) dataBatch(v DataBatch) {
 func (o *observation) slots() {
 	r := SlotsOf(o.u.Bytes, o.shape)
 	var s Slot
-	var crcs, events int
+	var crcs, events, values int
 	crc := o.shape == ShapeCRC
 	for r.Next(&s) {
 		seq := s.Sequence
@@ -649,6 +691,14 @@ func (o *observation) slots() {
 					Message: "the slot's bytes do not have its CRC-32C", Cost: "this entry"}, s.Offset, len(s.Raw))
 			}
 			// Its sequence may be what is damaged.
+			if o.haveLast {
+				seq = o.last + 1
+			}
+		} else if seq == 0 || seq > MaxSequence {
+			if values++; values <= maxFrameFindings {
+				o.sequence("slots["+wire.Itoa(int64(r.Read()-1))+"].sequence", 1, seq, s.Offset+2)
+			}
+			// It stands where the next one should.
 			if o.haveLast {
 				seq = o.last + 1
 			}
@@ -668,10 +718,10 @@ func (o *observation) slots() {
 	for _, more := range [...]struct {
 		n    int
 		kind string
-	}{{crcs, KindSlotCRC}, {events, KindEvent}} {
+	}{{crcs, KindSlotCRC}, {events, KindEvent}, {values, KindValue}} {
 		if more.n > maxFrameFindings {
-			o.add(wire.Finding{Kind: more.kind, Got: wire.Itoa(int64(more.n)) + " slots",
-				Message: wire.Itoa(int64(more.n-maxFrameFindings)) + " more such slots in this frame"}, 0, int(o.u.Size))
+			o.add(wire.Finding{Kind: more.kind, Got: wire.Count(int64(more.n), "slot"),
+				Message: wire.Count(int64(more.n-maxFrameFindings), "more such slot") + " in this frame"}, 0, int(o.u.Size))
 		}
 	}
 	if f := r.Fault(); f != nil {
@@ -686,7 +736,7 @@ func (o *observation) event(s *Slot, number int) {
 	switch name := EventName(s.Event); {
 	case name != "":
 		f.Field = "slots[" + wire.Itoa(int64(number)) + "].payload"
-		f.Got = wire.Itoa(int64(len(s.Payload))) + " bytes"
+		f.Got = wire.Count(int64(len(s.Payload)), "byte")
 		f.Message = "the payload of " + name + " is none that the specification lists"
 	case s.Event == 0x01 || s.Event == 0x02:
 		f.Message = "a retired event tag"

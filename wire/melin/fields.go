@@ -171,7 +171,7 @@ func (d *Decoder) Fields(u wire.Unit) ([]wire.Field, *wire.Finding) {
 	}
 	short := func() ([]wire.Field, *wire.Finding) {
 		l.bytes("bytes", len(b)-HeaderSize, wire.TypeBlob)
-		return l.fs, l.fault(wire.Finding{Kind: wire.KindMalformed, Field: "length", Got: wire.Itoa(int64(len(b)-PrefixSize)) + " bytes",
+		return l.fs, l.fault(wire.Finding{Kind: wire.KindMalformed, Field: "length", Got: wire.Count(int64(len(b)-PrefixSize), "byte"),
 			Message: "a " + TagName(u.Kind) + " too short for its fields"}, 0, len(b))
 	}
 	switch u.Kind {
@@ -288,9 +288,9 @@ func (d *Decoder) Fields(u wire.Unit) ([]wire.Field, *wire.Finding) {
 	if rest := len(b) - l.off; rest > 0 {
 		at := l.off
 		l.bytes("left_over", rest, wire.TypeBlob)
-		return l.fs, l.fault(wire.Finding{Kind: KindLeftOver, Want: wire.Itoa(int64(at)-PrefixSize) + " bytes",
-			Got:     wire.Itoa(int64(len(b)-PrefixSize)) + " bytes",
-			Message: wire.Itoa(int64(rest)) + " bytes are left over behind a " + TagName(u.Kind)}, at, rest)
+		return l.fs, l.fault(wire.Finding{Kind: KindLeftOver, Want: wire.Count(int64(at)-PrefixSize, "byte"),
+			Got:     wire.Count(int64(len(b)-PrefixSize), "byte"),
+			Message: wire.Count(int64(rest), "byte") + " left over behind a " + TagName(u.Kind)}, at, rest)
 	}
 	return l.fs, nil
 }

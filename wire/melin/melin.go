@@ -65,6 +65,9 @@ const (
 	MaxFrame = 768 << 10
 	// MaxChunk is the most data of one SnapshotChunk.
 	MaxChunk = 64 << 10
+	// MaxSequence is the largest sequence that is believed: a catalogue's
+	// integers end there, and no journal comes near.
+	MaxSequence = 1<<63 - 1
 	// HashSize is a BLAKE3 hash's.
 	HashSize = 32
 	// SnapshotResidue is the CRC-32C of every snapshot body, since it ends in
@@ -128,7 +131,8 @@ const (
 	KindBodyCRC    = "body-crc"
 	// KindLayout: a frame of another layout than the one in force.
 	KindLayout = "other-layout"
-	// KindValue: a field's value outside what the specification lists.
+	// KindValue: a field's value outside what the specification lists, or one
+	// that can't be beside another.
 	KindValue = "bad-value"
 )
 

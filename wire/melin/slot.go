@@ -194,10 +194,10 @@ func (r *Slots) Fault() *wire.Finding {
 			"at least "+wire.Itoa(int64(r.least)), wire.Utoa(uint64(got)), "a slot's length is too small for its fields")
 	case r.fault == slotCut:
 		return r.malformed("slots["+wire.Itoa(int64(r.next))+"]", rest,
-			"a whole slot", wire.Itoa(int64(rest))+" bytes", "a slot reaches beyond its frame")
+			"a whole slot", wire.Count(int64(rest), "byte"), "a slot reaches beyond its frame")
 	case rest > 0:
 		return r.malformed("slots", rest,
-			"no bytes behind the last slot", wire.Itoa(int64(rest))+" bytes", "bytes follow the last slot")
+			"no bytes behind the last slot", wire.Count(int64(rest), "byte"), "bytes follow the last slot")
 	}
 	return nil
 }
