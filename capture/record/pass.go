@@ -28,6 +28,41 @@ type way struct {
 	// undelivered counts bytes received that the other side did not take.
 	undelivered int64
 	done        chan struct{}
+
+	// writing is held during each write to to; broke is how one failed.
+	writing sync.Mutex
+	broke   error
+}
+
+// write passes bytes on.
+func (w *way) write(p []byte) (int, error) {
+	w.writing.Lock()
+	defer w.writing.Unlock()
+	n, err := w.to.Write(p)
+	if err != nil {
+		w.broke = err
+	}
+	return n, err
+}
+
+// witness says whether an end of file that was read from c is its peer's word:
+// nil, or how the connection broke. A connection tells once that it was reset,
+// and to whoever asks first: when that was this way's write, a read meets an
+// end of file. A peer that had ended its stream before the reset is told apart
+// by the errno of the write, which is EPIPE then.
+func (w *way) witness(c net.Conn) error {
+	if hungUp(c) {
+		// A write that is under way can't wait for the peer any more.
+		w.writing.Lock()
+	} else if !w.writing.TryLock() {
+		return nil
+	}
+	defer w.writing.Unlock()
+	var errno syscall.Errno
+	if errors.As(w.broke, &errno) && errno != syscall.EPIPE {
+		return w.broke
+	}
+	return nil
 }
 
 // recording is where a relay puts what it has passed on. None of it may hold
@@ -62,11 +97,16 @@ func (p *pair) pass(w, other *way) source.Verdict {
 		buf := w.tape.room()
 		n, err := w.from.Read(buf)
 		if n > 0 {
-			sent, werr := w.to.Write(buf[:n])
+			sent, werr := w.write(buf[:n])
 			w.tape.passed(n)
 			if werr != nil {
 				w.undelivered += int64(n - sent)
 				return p.refused(w, other, werr)
+			}
+		}
+		if err == io.EOF {
+			if broke := other.witness(w.from); broke != nil {
+				err = broke
 			}
 		}
 		if err != nil {

@@ -647,3 +647,55 @@ func (h hanging) Create(name string) (vfs.File, error) {
 	<-h.hang
 	return h.FS.Create(name)
 }
+
+// TestRelayResetWhileTheServerSends: a client that breaks the connection off
+// while the server sends is never recorded as one that ended its stream,
+// whichever direction meets the reset first. One that ends its stream and then
+// takes no more has ended it.
+func TestRelayResetWhileTheServerSends(t *testing.T) {
+	const n = 40
+	for _, reset := range []bool{true, false} {
+		server := peer.Listen(t, func(c net.Conn, _ int) error {
+			block := noise(64 << 10)
+			for {
+				if _, err := c.Write(block); err != nil {
+					return nil
+				}
+			}
+		})
+		mem := vfs.NewMem()
+		addr, r, end := relay(t, "tcp", server, record.Options{Capture: capture.Options{FS: mem}})
+		for range n {
+			c, err := net.Dial("tcp", addr)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.SetDeadline(time.Now().Add(20 * time.Second))
+			c.Write([]byte("hello"))
+			if _, err := io.CopyN(io.Discard, c, 500_000); err != nil {
+				t.Fatal(err)
+			}
+			if reset {
+				c.(*net.TCPConn).SetLinger(0)
+			} else {
+				c.(*net.TCPConn).CloseWrite()
+				time.Sleep(5 * time.Millisecond)
+			}
+			c.Close()
+		}
+		settled(t, r, 2*n)
+		if _, err := end(); err != nil {
+			t.Fatal(err)
+		}
+		got := map[string]int{}
+		for _, s := range sidecars(t, mem.Files()) {
+			if s.Transport != nil && s.Direction != "downstream" {
+				got[s.Transport.Kind]++
+			}
+		}
+		want := map[bool]string{true: sidecar.TransportCut, false: sidecar.TransportClean}[reset]
+		if got[want] != n {
+			t.Errorf("reset %v: the client's direction ended %v, want %d times %s", reset, got, n, want)
+		}
+	}
+}
