@@ -48,7 +48,7 @@ func (s *Set) Absent() []wire.Finding {
 			a := gone[id]
 			if a == nil {
 				switch e.Event {
-				case EventConnect, EventDisconnect, EventSeal, EventRecover, EventPrune:
+				case EventConnect, EventDisconnect, EventSeal, EventRecover, EventArrive, EventPrune:
 				default:
 					return
 				}
@@ -94,7 +94,7 @@ func (a *absentConnection) add(e Entry) {
 		a.pair = wire.SafeText(e.Pair, 60)
 	}
 	switch e.Event {
-	case EventSeal, EventRecover:
+	case EventSeal, EventRecover, EventArrive:
 		a.files++
 		if e.Offset >= 0 && e.Bytes >= 0 && e.Bytes <= math.MaxInt64-e.Offset {
 			a.end = max(a.end, e.Offset+e.Bytes)

@@ -453,7 +453,7 @@ func (in *inputs) file(p string, named bool) error {
 	n := ParseName(base)
 	f := &File{Path: p, Name: wire.SafeText(base, 200), Number: n.Number, fs: in.opt.FS, expected: -1}
 	switch n.Form {
-	case FormJournal, FormLock, FormIndex, FormSums, FormTemporary:
+	case FormJournal, FormLock, FormDestination, FormIndex, FormSums, FormTemporary:
 		in.onlyBeside(p, n.Form, named)
 		return nil
 	case FormSidecar, FormOpening:
@@ -503,13 +503,14 @@ func (in *inputs) file(p string, named bool) error {
 
 // besides say what the files of a capture are that hold no bytes of it.
 var besides = map[Form]string{
-	FormJournal:   "the journal of a directory: give the folder, or its .cap files",
-	FormLock:      "the lock of a directory: give the folder, or its .cap files",
-	FormIndex:     "an arrival index: give the .cap file beside it",
-	FormSums:      "the sums of one: give the .cap file beside it",
-	FormSidecar:   "the sidecar of one: give the .cap file beside it",
-	FormOpening:   "the sidecar of one: give the .cap.partial file beside it",
-	FormTemporary: "one that was being written",
+	FormJournal:     "the journal of a directory: give the folder, or its .cap files",
+	FormLock:        "the lock of a directory: give the folder, or its .cap files",
+	FormDestination: "the mark of a directory that is shipped to: give the folder, or its .cap files",
+	FormIndex:       "an arrival index: give the .cap file beside it",
+	FormSums:        "the sums of one: give the .cap file beside it",
+	FormSidecar:     "the sidecar of one: give the .cap file beside it",
+	FormOpening:     "the sidecar of one: give the .cap.partial file beside it",
+	FormTemporary:   "one that was being written",
 }
 
 // onlyBeside remembers a file that was given and is no input by itself: it is

@@ -26,8 +26,12 @@ const (
 	EventRecover    = "recover"    // an unfinished file was sealed by recovery
 	EventPrune      = "prune"      // a file was deleted
 	EventShip       = "ship"       // a file was copied and read back
-	EventClockStep  = "clock-step" // the wall clock went otherwise than the monotonic one
-	EventError      = "error"      // something failed
+	EventUnship     = "unship"     // what was shipped is not there any more, or damaged
+	EventArrive     = "arrive"     // a file was shipped into this directory
+	// EventDestination: a destination was met for the first time.
+	EventDestination = "destination"
+	EventClockStep   = "clock-step" // the wall clock went otherwise than the monotonic one
+	EventError       = "error"      // something failed
 )
 
 // Entry is one line of a journal.
@@ -52,6 +56,8 @@ type Entry struct {
 	Pair     string `json:"pair,omitempty"`
 	// Dest is where a file was shipped.
 	Dest string `json:"dest,omitempty"`
+	// DestID is the mark that was kept there (DestinationName).
+	DestID string `json:"dest_id,omitempty"`
 }
 
 const (
@@ -127,6 +133,14 @@ func ReadJournal(fsys vfs.FS, dir string) (*Journal, error) {
 	j := &Journal{}
 	err := eachEntry(fsys, dir, func(e Entry) { j.Entries = append(j.Entries, e) }, &j.Skipped)
 	return j, err
+}
+
+// EachEntry walks a directory's journal from a byte on, 0 or what an earlier
+// walk gave as next, without holding it. A journal that is shorter than that is
+// walked anew.
+func EachEntry(fsys vfs.FS, dir string, from int64, do func(Entry)) (next int64, err error) {
+	skipped := 0
+	return eachEntryFrom(fsys, dir, from, do, &skipped)
 }
 
 // eachEntry walks a journal without holding it.

@@ -29,6 +29,9 @@ const (
 	JournalName = "journal.jsonl"
 	// LockName is the file whose lock the recorder holds.
 	LockName = "lock"
+	// DestinationName is the mark by which a directory that is shipped to is
+	// known again.
+	DestinationName = "destination.id"
 
 	extBytes      = ".cap"
 	extPartial    = ".cap.partial"
@@ -68,6 +71,8 @@ const (
 	// FormJournal and FormLock: the directory's own.
 	FormJournal
 	FormLock
+	// FormDestination: the mark of a directory that is shipped to.
+	FormDestination
 )
 
 // Name is a parsed file name.
@@ -87,6 +92,10 @@ func ParseName(base string) Name {
 		return Name{Form: FormJournal}
 	case LockName:
 		return Name{Form: FormLock}
+	case DestinationName:
+		return Name{Form: FormDestination}
+	case DestinationName + extTemporary:
+		return Name{Form: FormTemporary}
 	}
 	id, rest, ok := strings.Cut(base, ".")
 	if !ok || !validID(id) || len(rest) <= numberDigits {

@@ -90,10 +90,29 @@ func prune(dir string, r Retention, opt Options, log *memory) (*PruneReport, err
 		return nil, err
 	}
 	err := p.choose()
-	if err == nil && !r.DryRun {
-		err = p.remove()
+	if err != nil || r.DryRun {
+		return p.rep, err
 	}
-	return p.rep, err
+	if back, err := p.takenBack(); err != nil {
+		return nil, err
+	} else if back {
+		return prune(dir, r, opt, log)
+	}
+	return p.rep, p.remove()
+}
+
+// takenBack says that a copy of what is to go was found bad since the journal
+// was read.
+func (p *pruning) takenBack() (bool, error) {
+	if err := p.log.update(p.opt.FS, p.dir, p.files); err != nil {
+		return false, err
+	}
+	for _, f := range p.gone {
+		if f.shipped && !p.log.proves(f) {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 type pruning struct {
@@ -103,6 +122,7 @@ type pruning struct {
 	rep *PruneReport
 	log *memory
 
+	files  map[string]*prunable
 	sealed []*prunable
 	total  int64 // bytes on disk of all files of connections
 	gone   []*prunable
@@ -133,7 +153,7 @@ func (p *pruning) look() error {
 	partial := map[string]bool{}
 	for _, n := range names {
 		pn := ParseName(n)
-		if pn.Form == FormForeign || pn.Form == FormLock {
+		if pn.Form == FormForeign || pn.Form == FormLock || pn.Form == FormDestination || pn.Form == FormTemporary && pn.Connection == "" {
 			continue
 		}
 		st, err := fsys.Stat(filepath.Join(p.dir, n))
@@ -166,6 +186,7 @@ func (p *pruning) look() error {
 			f.names = append(f.names, n)
 		}
 	}
+	p.files = files
 	if err := p.log.update(fsys, p.dir, files); err != nil {
 		return err
 	}
@@ -214,7 +235,7 @@ func (p *pruning) read(f *prunable) {
 		f.last = s.LastArrival.Wall
 	}
 	// Shipped is only what has the very hash that was read back there.
-	f.shipped = p.log.shipped[f.stem] == f.sha
+	f.shipped = p.log.proves(f)
 }
 
 // memory is what a journal says of the files that are there, read as it grows.
@@ -223,24 +244,36 @@ type memory struct {
 	seen int
 	// order of sealing, from 1.
 	order   map[string]int
-	shipped map[string]string // hashes, by stem
+	shipped map[string]map[string]string // hashes, by stem and destination
 	pruned  map[string]bool
 }
 
 func (m *memory) update(fsys vfs.FS, dir string, files map[string]*prunable) error {
 	if m.order == nil {
-		m.order, m.shipped, m.pruned = map[string]int{}, map[string]string{}, map[string]bool{}
+		m.order, m.shipped, m.pruned = map[string]int{}, map[string]map[string]string{}, map[string]bool{}
 	}
 	skipped := 0
 	next, err := eachEntryFrom(fsys, dir, m.next, func(e Entry) {
 		n := ParseName(e.File)
 		s := stem(n.Connection, n.Number)
 		switch e.Event {
-		case EventSeal, EventRecover:
-			m.seen++
-			m.order[s] = m.seen
+		case EventSeal, EventRecover, EventArrive:
+			if m.order[s] == 0 {
+				m.seen++
+				m.order[s] = m.seen
+			}
+			if e.Event == EventRecover {
+				// What lies beside it was made anew, and is only here.
+				delete(m.shipped, s)
+			}
 		case EventShip:
-			m.shipped[s] = e.SHA256
+			if m.shipped[s] == nil {
+				m.shipped[s] = map[string]string{}
+			}
+			m.shipped[s][e.place()] = e.SHA256
+		case EventUnship:
+			delete(m.shipped[s], e.place())
+			delete(m.shipped[s], Entry{Dest: e.Dest}.place())
 		case EventPrune:
 			m.pruned[s] = true
 		}
@@ -257,6 +290,26 @@ func (m *memory) update(fsys vfs.FS, dir string, files map[string]*prunable) err
 		}
 	}
 	return nil
+}
+
+// proves says that a file was read back at a destination with the hash that it
+// has, and was not found missing there since.
+func (m *memory) proves(f *prunable) bool {
+	for _, sha := range m.shipped[f.stem] {
+		if f.sha != "" && sha == f.sha {
+			return true
+		}
+	}
+	return false
+}
+
+// place is the destination of an entry: its mark, and from before there were
+// marks its name.
+func (e Entry) place() string {
+	if e.DestID != "" {
+		return e.DestID
+	}
+	return "at " + e.Dest
 }
 
 // orderOf is a file's place in the order of sealing. One that was sealed before

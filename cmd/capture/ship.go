@@ -24,7 +24,9 @@ func shipCommand() *cli.Command {
 		Long: `Copies the sealed files of the capture directory DIR, with what lies beside them, to
 the directory DEST: a mount, or a disk that travels. DEST must exist. What was
 shipped is noted in DIR's journal, and retention goes by that. It can be broken
-off and started again at any time; nothing at DEST is ever replaced.
+off and started again at any time. No bytes at DEST are ever replaced: a damaged
+copy that --recheck finds is set aside. DEST is known again by the file
+destination.id in it; another place under its name is not written to.
 
 At the far end sha256sum -c proves the set, and verify, replay and the viewer
 read it as it is, compressed or not.`,
@@ -40,13 +42,14 @@ cd /mnt/far/site-a && sha256sum --quiet -c *.sha256`,
 
 func setupShip(fs *pflag.FlagSet) func(*cli.Run) error {
 	var (
-		watch, zstd, recheck, jsonOut, verbose bool
-		poll                                   time.Duration
+		watch, zstd, recheck, newDest, jsonOut, verbose bool
+		poll                                            time.Duration
 	)
 	fs.BoolVar(&watch, "watch", false, "go on as files are sealed, until a signal")
 	cli.DurationVar(fs, &poll, "poll", ship.DefaultPoll, "how often a watch looks by itself")
 	fs.BoolVar(&zstd, "zstd", false, "compress, so that a reader can still seek")
-	fs.BoolVar(&recheck, "recheck", false, "read what was shipped before at the destination, and ship what is missing again")
+	fs.BoolVar(&recheck, "recheck", false, "read what was shipped before at the destination, and ship again what is missing or damaged")
+	fs.BoolVar(&newDest, "new-dest", false, "DEST is another place than the one shipped to before: ship everything there")
 	fs.BoolVar(&jsonOut, "json", false, "the report as JSON")
 	fs.BoolVarP(&verbose, "verbose", "v", false, "log every file")
 	return func(run *cli.Run) error {
@@ -78,7 +81,7 @@ func setupShip(fs *pflag.FlagSet) func(*cli.Run) error {
 				return err
 			}
 		}
-		s, err := ship.New(run.Args[0], dest, ship.Options{Zstd: zstd, Recheck: recheck, Progress: bar.Set, Log: log})
+		s, err := ship.New(run.Args[0], dest, ship.Options{Zstd: zstd, Recheck: recheck, NewPlace: newDest, Progress: bar.Set, Log: log})
 		if err != nil {
 			return err
 		}
@@ -108,9 +111,12 @@ func setupShip(fs *pflag.FlagSet) func(*cli.Run) error {
 			err = werr
 		}
 		var locked *capture.LockedError
+		var away *ship.AwayError
 		switch {
 		case errors.As(err, &locked):
 			return &cli.HintError{Err: err, Hint: "another shipper, or a recorder, has the destination"}
+		case errors.As(err, &away) && !away.During:
+			return &cli.HintError{Err: err, Hint: "is it mounted? --new-dest takes another place on purpose, and ships everything there"}
 		case err != nil:
 			return err
 		case len(rep.Findings) > 0:

@@ -60,7 +60,7 @@ func (osFS) Stat(name string) (Info, error) {
 	if err != nil {
 		return Info{}, err
 	}
-	return Info{Size: st.Size(), ModTime: st.ModTime(), Dir: st.IsDir(), Regular: st.Mode().IsRegular()}, nil
+	return Info{Size: st.Size(), ModTime: st.ModTime(), Dir: st.IsDir(), Regular: st.Mode().IsRegular(), Device: device(st)}, nil
 }
 
 func (osFS) SyncDir(dir string) error {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -35,6 +36,13 @@ func lockHeld(f *os.File) (bool, error) {
 		return false, &fs.PathError{Op: "lock", Path: f.Name(), Err: err}
 	}
 	return false, nil
+}
+
+func device(st os.FileInfo) uint64 {
+	if sys, ok := st.Sys().(*syscall.Stat_t); ok {
+		return uint64(sys.Dev)
+	}
+	return 0
 }
 
 func freeBytes(dir string) (int64, error) {

@@ -70,6 +70,9 @@ type Info struct {
 	ModTime time.Time
 	Dir     bool
 	Regular bool
+	// Device is the system's number of what the file lies on, 0 where it gives
+	// none. A folder that something is mounted on has that one's.
+	Device uint64
 }
 
 // File is an open file. The bytes of a failed WriteAt or Write are undefined

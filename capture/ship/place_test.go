@@ -1,0 +1,243 @@
+package ship_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"wiretape/capture"
+	"wiretape/capture/ship"
+	"wiretape/capture/sidecar"
+	"wiretape/internal/vfs"
+)
+
+// mounted is a file system with another one at /far, that comes and goes: what
+// is open stays open.
+type mounted struct {
+	vfs.FS
+	on *vfs.Mem
+	up bool
+}
+
+func (m *mounted) at(name string) vfs.FS {
+	if m.up && (name == "/far" || strings.HasPrefix(name, "/far/")) {
+		return m.on
+	}
+	return m.FS
+}
+
+func (m *mounted) Create(n string) (vfs.File, error)                { return m.at(n).Create(n) }
+func (m *mounted) Open(n string) (vfs.File, error)                  { return m.at(n).Open(n) }
+func (m *mounted) OpenAppend(n string) (vfs.File, error)            { return m.at(n).OpenAppend(n) }
+func (m *mounted) Rename(a, b string) error                         { return m.at(a).Rename(a, b) }
+func (m *mounted) Replace(a, b string) error                        { return m.at(a).Replace(a, b) }
+func (m *mounted) Remove(n string) error                            { return m.at(n).Remove(n) }
+func (m *mounted) List(n string) ([]string, error)                  { return m.at(n).List(n) }
+func (m *mounted) SyncDir(n string) error                           { return m.at(n).SyncDir(n) }
+func (m *mounted) Lock(n string, b []byte) (c io.Closer, err error) { return m.at(n).Lock(n, b) }
+func (m *mounted) Stat(n string) (vfs.Info, error) {
+	st, err := m.at(n).Stat(n)
+	if st.Device = 1; m.at(n) == m.on {
+		st.Device = 2
+	}
+	return st, err
+}
+
+// TestMountGoesAway: the file system at the destination goes away before each
+// operation of a pass in turn, for good or for a few operations, and its empty
+// mount point takes what is written. Nothing is called shipped that is not on
+// the file system, the next pass with the mount point alone refuses and writes
+// nothing, and the one after it, with the file system back, ships everything.
+func TestMountGoesAway(t *testing.T) {
+	for _, back := range []int{0, 1, 2, 3, 5, 8, 13, 40} {
+		step := 1
+		if back > 0 && os.Getenv("WIRETAPE_TORTURE") != "1" {
+			step = 4
+		}
+		for n := 1 + back%step; ; n += step {
+			m := &mounted{FS: vfs.NewMem(), on: vfs.NewMem(), up: true}
+			d, w := recording(t, m, "/src")
+			m.FS.MkdirAll("/far")
+			m.on.MkdirAll("/far")
+			// A pass before makes the mark.
+			if err := shipper(t, m, "/src", folder(t, m, "/far"), ship.Options{}).Pass(t.Context(), &ship.Report{}); err != nil {
+				t.Fatal(err)
+			}
+			write(t, w, 9_000)
+			if _, err := w.Close(sidecar.Verdict{Kind: sidecar.TransportClean}, sidecar.ClosedEnd); err != nil {
+				t.Fatal(err)
+			}
+			d.Close()
+			ops := 0
+			f := &vfs.Fault{FS: m, Decide: func(vfs.Op) vfs.Verdict {
+				ops++
+				m.up = ops < n || back > 0 && ops >= n+back
+				return vfs.Verdict{}
+			}}
+			dest, err := ship.NewFolder(m, "/far")
+			if err != nil {
+				t.Fatal(err)
+			}
+			dest, err = ship.NewFolder(f, dest.String())
+			if err != nil && n > 1 {
+				t.Fatal(err)
+			}
+			if err == nil {
+				err = shipper(t, f, "/src", dest, ship.Options{}).Pass(t.Context(), &ship.Report{})
+			}
+			if ops < n {
+				break
+			}
+			far := m.on.Files()
+			for _, mark := range shippedMarks(t, m, "/src") {
+				if string(far["/far/"+mark]) != string(m.FS.(*vfs.Mem).Files()["/src/"+mark]) {
+					t.Fatalf("away before operation %d for %d (%v): the journal calls %s shipped", n, back, err, mark)
+				}
+			}
+			if back == 0 {
+				m.up = false
+				below := len(m.FS.(*vfs.Mem).Files())
+				var away *ship.AwayError
+				err := shipper(t, m, "/src", folder(t, m, "/far"), ship.Options{}).Pass(t.Context(), &ship.Report{})
+				if !errors.As(err, &away) || len(m.FS.(*vfs.Mem).Files()) != below {
+					t.Fatalf("away before operation %d: %v, and %d files of %d", n, err, len(m.FS.(*vfs.Mem).Files()), below)
+				}
+			}
+			m.up = true
+			rep := &ship.Report{}
+			if err := shipper(t, m, "/src", folder(t, m, "/far"), ship.Options{}).Pass(t.Context(), rep); err != nil || len(rep.Findings) > 0 {
+				t.Fatalf("back after operation %d for %d: %v, %v", n, back, err, rep.Findings)
+			}
+			if err := whole(m.FS.(*vfs.Mem).Files(), m.on.Files(), "/src", "/far"); err != nil {
+				t.Fatalf("away before operation %d for %d: %v", n, back, err)
+			}
+		}
+	}
+}
+
+// TestWatchWaitsForItsPlace: a watch whose destination becomes another folder
+// writes nothing there, and goes on when its own is back.
+func TestWatchWaitsForItsPlace(t *testing.T) {
+	base := t.TempDir()
+	src, far, disk := filepath.Join(base, "src"), filepath.Join(base, "far"), filepath.Join(base, "disk")
+	d, w := recording(t, vfs.OS, src)
+	defer d.Close()
+	defer w.Close(sidecar.Verdict{}, sidecar.ClosedEnd)
+	s := shipper(t, vfs.OS, src, folder(t, vfs.OS, far), ship.Options{})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- s.Watch(ctx, 10*time.Millisecond, &ship.Report{}) }()
+	until(t, func() bool { return len(sums(far)) == 6 })
+	away(t, far, disk)
+	write(t, w, 9_000)
+	time.Sleep(150 * time.Millisecond)
+	if names, _ := os.ReadDir(far); len(names) != 0 {
+		t.Errorf("written to another place: %v", names)
+	}
+	if marks := shippedMarks(t, vfs.OS, src); len(marks) != 6 {
+		t.Errorf("called shipped: %v", marks)
+	}
+	back(t, far, disk)
+	until(t, func() bool { return len(sums(far)) == 7 })
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+func sums(dir string) []string {
+	names, _ := filepath.Glob(filepath.Join(dir, "*.sha256"))
+	return names
+}
+
+func until(t *testing.T, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("it did not come")
+		}
+	}
+}
+
+// away makes a folder's name lead to another, empty one: by a mount where that is
+// permitted, else by renaming.
+func away(t *testing.T, far, disk string) {
+	t.Helper()
+	if err := mountMemory(far); err == nil {
+		t.Cleanup(func() { unmount(far) })
+		return
+	}
+	if err := errors.Join(os.Rename(far, disk), os.Mkdir(far, 0o700)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// back undoes that.
+func back(t *testing.T, far, disk string) {
+	t.Helper()
+	if _, err := os.Stat(disk); err != nil {
+		unmount(far)
+		return
+	}
+	if err := errors.Join(os.Remove(far), os.Rename(disk, far)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestRetentionHearsOfBadCopies: a copy that is found bad while a prune has
+// chosen what is to go: it stays.
+func TestRetentionHearsOfBadCopies(t *testing.T) {
+	mem := vfs.NewMem()
+	d, w := recording(t, mem, "/src")
+	w.Close(sidecar.Verdict{}, sidecar.ClosedEnd)
+	d.Close()
+	if err := shipper(t, mem, "/src", folder(t, mem, "/far"), ship.Options{}).Pass(t.Context(), &ship.Report{}); err != nil {
+		t.Fatal(err)
+	}
+	bad := ""
+	for _, m := range shippedMarks(t, mem, "/src") {
+		bad = m
+		break
+	}
+	mem.SetFile("/far/"+bad, []byte("no longer what it was"))
+	// When the prune has read the last sidecar, a recheck finds the damage, and
+	// its resend breaks off.
+	sidecars := 0
+	f := &vfs.Fault{FS: mem, Decide: func(op vfs.Op) vfs.Verdict {
+		if op.Kind != "open" || !strings.HasSuffix(op.Name, ".json") {
+			return vfs.Verdict{}
+		}
+		if sidecars++; sidecars == 7 {
+			full := &vfs.Fault{FS: mem, Decide: func(op vfs.Op) vfs.Verdict {
+				if op.Kind == "write" && strings.HasSuffix(op.Name, ".new") {
+					return vfs.Verdict{Err: errors.New("no space left")}
+				}
+				return vfs.Verdict{}
+			}}
+			dest, err := ship.NewFolder(full, "/far")
+			if err != nil {
+				t.Error(err)
+			}
+			if err := shipper(t, mem, "/src", dest, ship.Options{Recheck: true}).Pass(t.Context(), &ship.Report{}); err == nil {
+				t.Error("the resend did not break off")
+			}
+		}
+		return vfs.Verdict{}
+	}}
+	rep, err := capture.Prune("/src", capture.Retention{KeepBytes: 1}, capture.Options{FS: f})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if mem.Files()["/src/"+bad] == nil || rep.Held != 1 || len(rep.Deleted) != 6 {
+		t.Errorf("%s was deleted, its copy is bad: %+v", bad, rep)
+	}
+	if got := fmt.Sprint(rep.Deleted); strings.Contains(got, bad) {
+		t.Errorf("reported as deleted: %s", got)
+	}
+}
