@@ -11,6 +11,7 @@ import (
 	"io"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strings"
 
@@ -159,20 +160,36 @@ func (v *verifier) journals(set *Set) error {
 		accounted[c.ID] = c.accounted
 	}
 	gone := map[string]Entry{}
+	counters := map[int64]bool{} // of connections that are here or in a journal
+	for id := range set.known {
+		counters[counterOf(id)] = true
+	}
 	for _, dir := range set.folders {
-		skipped := 0
+		skipped, entries := 0, 0
 		err := eachEntry(v.fs(), dir, func(e Entry) {
 			n := ParseName(e.File)
+			entries++
+			counters[counterOf(n.Connection)] = true
+			counters[counterOf(e.Connection)] = true
 			switch s := stem(n.Connection, n.Number); {
 			case n.Number <= accounted[n.Connection]:
-			case e.Event == EventSeal || e.Event == EventRecover:
+			case e.Event == EventSeal || e.Event == EventRecover || e.Event == EventArrive:
 				gone[s] = e
 			case e.Event == EventPrune:
 				delete(gone, s)
 			}
 		}, &skipped)
 		if err != nil {
-			return err
+			if err := v.report(wire.Finding{Kind: KindUnreadable, File: JournalName,
+				Message: "the journal can't be read: " + wire.SafeText(cause(err), 300),
+				Cost:    "whether files and connections that it knows are missing"}); err != nil {
+				return err
+			}
+		} else if entries == 0 {
+			v.unproven(&Connection{}, JournalName, "no journal is in "+wire.SafeText(dir, 300)+": whether connections were recorded of which nothing is here")
+		}
+		if skipped > 0 {
+			v.unproven(&Connection{}, JournalName, wire.Count(int64(skipped), "line")+" of the journal can't be read: what happened then")
 		}
 		// A recorder may have sealed files since the folder was listed.
 		for s := range gone {
@@ -181,6 +198,12 @@ func (v *verifier) journals(set *Set) error {
 					delete(gone, s)
 				}
 			}
+		}
+	}
+	if len(set.folders) > 0 {
+		if missing := gaps(counters); missing != "" {
+			v.unproven(&Connection{}, JournalName, "neither a file nor a journal here knows "+missing+
+				": whether files of it are missing, or it was recorded elsewhere or never")
 		}
 	}
 	names := make([]string, 0, len(gone))
@@ -192,12 +215,48 @@ func (v *verifier) journals(set *Set) error {
 		e := gone[s]
 		if err := v.report(nil, wire.Finding{Kind: KindMissingFiles, Connection: ParseName(s + extBytes).Connection, File: s + extBytes,
 			Offset: e.Offset, Length: max(e.Bytes, 0),
-			Message: "the journal says that " + s + extBytes + " was sealed here, and it is gone",
+			Message: "the journal says that " + s + extBytes + " was here, and it is gone",
 			Cost:    wire.Count(e.Bytes, "byte") + " missing"}); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// maxGaps is how many stretches of numbers are named.
+const maxGaps = 20
+
+// gaps names the connections from number 1 to the highest that are not there, ""
+// for none. The numbers of several sites can't be told apart.
+func gaps(have map[int64]bool) string {
+	all := make([]int64, 0, len(have))
+	for n := range have {
+		all = append(all, n)
+	}
+	slices.Sort(all)
+	next, count, stretches := int64(1), int64(0), []string{}
+	for _, n := range all {
+		if n > next {
+			s := wire.Itoa(next)
+			if n-1 > next {
+				s += " to " + wire.Itoa(n-1)
+			}
+			if count += n - next; len(stretches) < maxGaps {
+				stretches = append(stretches, s)
+			} else if len(stretches) == maxGaps {
+				stretches = append(stretches, "…")
+			}
+		}
+		next = max(next, n+1)
+	}
+	if count == 0 {
+		return ""
+	}
+	word := "connection "
+	if count > 1 {
+		word = "connections "
+	}
+	return word + strings.Join(stretches, ", ")
 }
 
 func (v *verifier) fs() vfs.FS {
