@@ -180,7 +180,7 @@ func (v *verifier) journals(set *Set) error {
 			}
 		}, &skipped)
 		if err != nil {
-			if err := v.report(wire.Finding{Kind: KindUnreadable, File: JournalName,
+			if err := v.report(nil, wire.Finding{Kind: KindUnreadable, File: JournalName,
 				Message: "the journal can't be read: " + wire.SafeText(cause(err), 300),
 				Cost:    "whether files and connections that it knows are missing"}); err != nil {
 				return err
