@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 
 	"github.com/dustin/go-humanize"
 	"github.com/dustin/go-humanize/english"
@@ -51,6 +52,10 @@ replay export-results site/ --to q17/ --request 17 --float 1 --format csv`,
 				return cli.Usagef("--to DIR is required")
 			case opt.Request < 0:
 				return cli.Usagef("--request %d: frames are numbered from 1", opt.Request)
+			case fs.Changed("request") && opt.Request == 0:
+				return cli.Usagef("--request 0: frames are numbered from 1")
+			case slices.ContainsFunc(opt.Floats, func(n int) bool { return n < 0 }):
+				return cli.Usagef("--float: slots and accumulators are numbered from 0")
 			}
 			if err := apart(r.Args, to); err != nil {
 				return err
@@ -58,6 +63,10 @@ replay export-results site/ --to q17/ --request 17 --float 1 --format csv`,
 			opt.Format = shadow.Format(format.Value)
 			report, err := shadow.Export(r.Args[0], to, opt)
 			switch {
+			case errors.Is(err, shadow.ErrNoSlot):
+				return cli.Usagef("--float: %v", err)
+			case errors.Is(err, shadow.ErrNoRequest):
+				return &cli.HintError{Err: err, Hint: "its table requests lists them by frame; so does requests.csv of an export"}
 			case errors.Is(err, shadow.ErrNotCatalogue), errors.Is(err, os.ErrNotExist):
 				return &cli.HintError{Err: err, Hint: `"replay build" makes one of AEWR captures`}
 			case err != nil:

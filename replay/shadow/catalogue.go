@@ -15,7 +15,8 @@ import (
 	"wiretape/wire/aewr"
 )
 
-// CatalogueVersion is the version of the tables, in meta under "version".
+// CatalogueVersion is the version of the tables, in meta under "version" and in
+// SQLite's user_version.
 const CatalogueVersion = 1
 
 // catalogueName is the catalogue's file in the folder of a build.
@@ -341,7 +342,8 @@ func (c *catalogue) finish() error {
 	if n, err := c.db.Int("SELECT count(*) FROM frames"); err != nil || n != c.frames.Rows() {
 		return errors.Join(err, fmt.Errorf("the catalogue does not verify: %d frames of %d", n, c.frames.Rows()))
 	}
-	if err := c.db.Run("DETACH work", "PRAGMA locking_mode=NORMAL", "PRAGMA synchronous=FULL", "PRAGMA journal_mode=DELETE", "PRAGMA optimize"); err != nil {
+	if err := c.db.Run("DETACH work", "PRAGMA locking_mode=NORMAL", "PRAGMA synchronous=FULL", "PRAGMA journal_mode=DELETE", "PRAGMA optimize",
+		"PRAGMA user_version="+strconv.Itoa(CatalogueVersion)); err != nil {
 		return err
 	}
 	err = c.db.Close()

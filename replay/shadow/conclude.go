@@ -212,21 +212,36 @@ func (k containerKey) words() string {
 	return "tenant " + strconv.FormatUint(k.tenant, 10) + ", container " + strconv.FormatUint(k.container, 10)
 }
 
+// firstContainer is what a SEGMENT_FETCH_REQ names when it means the worker's
+// first container.
+const firstContainer = 0
+
 // addFetches tells of each SEGMENT_FETCH_REQ how much of it the shadow has.
 func (b *builder) addFetches() error {
 	if err := b.cat.fetches.Flush(); err != nil {
 		return err
 	}
+	answering, err := b.sessionContainers()
+	if err != nil {
+		return err
+	}
 	into := b.cat.db.Inserter("segment_fetches", "frame", "from_offset", "length", "snapshot", "held")
-	err := b.cat.db.Query("SELECT frame, tenant_id, container_id, from_offset, length, snapshot FROM work.fetches ORDER BY frame", func(v []driver.Value) error {
+	err = b.cat.db.Query(`SELECT w.frame, w.tenant_id, w.container_id, w.from_offset, w.length, w.snapshot, iif(c.peer IS NULL, 0, c.session) FROM work.fetches w
+		JOIN frames f ON f.id = w.frame JOIN connections c ON c.id = f.connection ORDER BY w.frame`, func(v []driver.Value) error {
 		n := func(i int) uint64 { x, _ := v[i].(int64); return uint64(x) }
+		to, over := bits.Add64(n(3), n(4), 0)
+		if over != 0 {
+			to = 1<<64 - 1
+		}
+		asked := []containerKey{{n(1), n(2)}}
+		if n(2) == firstContainer {
+			asked = append(asked, answering[sessionTenant{int64(n(6)), n(1)}]...)
+		}
 		var held uint64
-		if c := b.shadows.all[containerKey{n(1), n(2)}]; c != nil {
-			to, over := bits.Add64(n(3), n(4), 0)
-			if over != 0 {
-				to = 1<<64 - 1
+		for _, k := range asked {
+			if c := b.shadows.all[k]; c != nil {
+				held = max(held, c.held(n(3), to))
 			}
-			held = c.held(n(3), to)
 		}
 		b.report.Counts.Fetches++
 		if held < n(4) {
@@ -235,6 +250,30 @@ func (b *builder) addFetches() error {
 		return into.Add(v[0], v[3], v[4], v[5], num(held))
 	})
 	return errors.Join(err, into.Flush())
+}
+
+// sessionTenant is one tenant in one session; all connections whose peer is not
+// known are session 0.
+type sessionTenant struct {
+	session int64
+	tenant  uint64
+}
+
+// sessionContainers are the containers of which each session carried chunks;
+// there are no more of them in all than connections and containers allow.
+func (b *builder) sessionContainers() (map[sessionTenant][]containerKey, error) {
+	out := map[sessionTenant][]containerKey{}
+	if n, err := b.cat.db.Int("SELECT count(*) FROM (SELECT 1 FROM work.fetches WHERE container_id = ? LIMIT 1)", int64(firstContainer)); err != nil || n == 0 {
+		return out, err
+	}
+	err := b.cat.db.Query(`SELECT DISTINCT iif(c.peer IS NULL, 0, c.session), s.tenant_id, s.container_id FROM shadow_chunks s JOIN frames f ON f.id = s.frame
+		JOIN connections c ON c.id = f.connection ORDER BY 1, 2, 3`, func(v []driver.Value) error {
+		n := func(i int) uint64 { x, _ := v[i].(int64); return uint64(x) }
+		k := sessionTenant{int64(n(0)), n(1)}
+		out[k] = append(out[k], containerKey{n(1), n(2)})
+		return nil
+	})
+	return out, err
 }
 
 // verifyShadows reads every chunk's range back and holds it against the chunk's

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 
 	"wiretape/internal/unfinished"
 	"wiretape/replay/internal/db"
@@ -61,8 +62,14 @@ type ExportReport struct {
 	Omitted int64 `json:"tables_omitted,omitempty"`
 }
 
-// ErrNotCatalogue: the file is no catalogue of this version.
-var ErrNotCatalogue = errors.New("not an aewr catalogue of this version")
+var (
+	// ErrNotCatalogue: the file is no catalogue of this version.
+	ErrNotCatalogue = errors.New("not an aewr catalogue of this version")
+	// ErrNoRequest: the one request that is wanted is not in the catalogue.
+	ErrNoRequest = errors.New("the catalogue has no request in frame")
+	// ErrNoSlot: a slot or accumulator that no result has.
+	ErrNoSlot = errors.New("no result has a slot or accumulator of the number")
+)
 
 // cellKind is the type of a column.
 type cellKind uint8
@@ -107,6 +114,9 @@ func Export(source, dir string, opt ExportOptions) (*ExportReport, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := opt.check(d); err != nil {
+		return nil, errors.Join(err, d.Close())
+	}
 	out, err := unfinished.Start(dir)
 	if err != nil {
 		return nil, errors.Join(err, d.Close())
@@ -126,11 +136,89 @@ func openCatalogue(path string) (*db.DB, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening the catalogue: %w", err)
 	}
-	n, err := d.Int("SELECT count(*) FROM meta WHERE key = 'format' AND value = 'wiretape aewr catalogue' OR key = 'version' AND value = ?", strconv.Itoa(CatalogueVersion))
-	if err != nil || n != 2 {
-		return nil, errors.Join(fmt.Errorf("%s: %w", path, ErrNotCatalogue), d.Close())
+	if err := checkCatalogue(d); err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), d.Close())
 	}
 	return d, nil
+}
+
+// exportedFrom are the tables that an export reads.
+var exportedFrom = []string{"connections", "frames", "message_types", "requests", "answers", "result_keys", "result_aggregates", "result_groups",
+	"result_chunks", "result_values", "result_row_offsets"}
+
+// checkCatalogue says whether the tables are those of this version, and every
+// value of the type of its column: SQLite itself holds to none.
+func checkCatalogue(d *db.DB) error {
+	version, err := d.Int("PRAGMA user_version")
+	if err != nil {
+		return fmt.Errorf("%w (%w)", ErrNotCatalogue, err)
+	}
+	if version != CatalogueVersion {
+		return fmt.Errorf("%w: its user_version is %d", ErrNotCatalogue, version)
+	}
+	n, err := d.Int("SELECT count(*) FROM meta WHERE key = 'format' AND value = 'wiretape aewr catalogue' OR key = 'version' AND value = ?", strconv.Itoa(CatalogueVersion))
+	if err != nil || n != 2 {
+		return errors.Join(ErrNotCatalogue, err)
+	}
+	for _, name := range exportedFrom {
+		i := slices.IndexFunc(tables, func(q string) bool { return strings.HasPrefix(q, "CREATE TABLE "+name+" (") })
+		n, err := d.Int("SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = ? AND sql = ?", name, tables[i])
+		if err != nil {
+			return err
+		}
+		if n != 1 {
+			return fmt.Errorf("%w: its table %s is another one", ErrNotCatalogue, name)
+		}
+		var wrong []string
+		err = d.Query("SELECT name, type, \"notnull\" FROM pragma_table_info(?)", func(v []driver.Value) error {
+			column, _ := v[0].(string)
+			kind, _ := v[1].(string)
+			words := "'" + strings.ToLower(kind) + "'"
+			if v[2] == int64(0) {
+				words += ", 'null'"
+			}
+			wrong = append(wrong, "typeof("+column+") NOT IN ("+words+")")
+			return nil
+		}, name)
+		if err != nil {
+			return err
+		}
+		n, err = d.Int("SELECT count(*) FROM (SELECT 1 FROM " + name + " WHERE " + strings.Join(wrong, " OR ") + " LIMIT 1)")
+		if err != nil {
+			return err
+		}
+		if n > 0 {
+			return fmt.Errorf("%w: its table %s has a value that is not of its column's type", ErrNotCatalogue, name)
+		}
+	}
+	return nil
+}
+
+// check says whether the catalogue has what the options name.
+func (opt *ExportOptions) check(d *db.DB) error {
+	if opt.Request != 0 {
+		n, err := d.Int("SELECT count(*) FROM requests WHERE frame = ?", opt.Request)
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			return fmt.Errorf("%w %d", ErrNoRequest, opt.Request)
+		}
+	}
+	if len(opt.Floats) == 0 {
+		return nil
+	}
+	n, err := d.Int("SELECT max(coalesce((SELECT max(slot_count) FROM result_chunks), 0), coalesce((SELECT max(accumulator) + 1 FROM result_aggregates), 0), " +
+		"(SELECT 4 * count(*) FROM (SELECT 1 FROM result_groups LIMIT 1)))")
+	if err != nil {
+		return err
+	}
+	for _, f := range opt.Floats {
+		if f < 0 || int64(f) >= n {
+			return fmt.Errorf("%w %d", ErrNoSlot, f)
+		}
+	}
+	return nil
 }
 
 func export(d *db.DB, dir string, opt ExportOptions) (*ExportReport, error) {
@@ -272,6 +360,8 @@ func wideTables(d *db.DB, opt ExportOptions) (tables []*table, omitted int64, er
 	err = d.Query("SELECT DISTINCT c.slot_count FROM result_chunks c LEFT JOIN answers a ON a.frame = c.frame"+where+" ORDER BY c.slot_count", func(v []driver.Value) error {
 		n, _ := v[0].(int64)
 		switch {
+		case n < 0:
+			return fmt.Errorf("a result of %d slots: %w", n, ErrNotCatalogue)
 		case len(tables) >= MaxWideTables:
 			omitted++
 		case n > MaxWideSlots:
@@ -297,9 +387,16 @@ func ofSlots(opt ExportOptions, slots int64) (where string, args []any) {
 func longTable(d *db.DB, opt ExportOptions, slots int64) *table {
 	where, args := ofSlots(opt, slots)
 	return &table{name: "values-" + strconv.FormatInt(slots, 10),
-		columns: []tableColumn{{"request", cellInt, true}, {"frame", cellInt, false}, {"row", cellInt, false}, {"slot", cellInt, false}, {"value", cellInt, true}},
-		each: query(d, `SELECT a.request, v.frame, v.row, v.slot, CASE WHEN v.valid THEN v.value END FROM result_values v
-			JOIN result_chunks c ON c.frame = v.frame LEFT JOIN answers a ON a.frame = v.frame`+where+" ORDER BY v.rowid", nil, args...)}
+		columns: []tableColumn{{"request", cellInt, true}, {"frame", cellInt, false}, {"row", cellInt, false}, {"slot", cellInt, false}, {"value", cellInt, true}, {"value_float", cellFloat, true},
+			{"row_offset", cellUint, true}},
+		each: query(d, `SELECT a.request, v.frame, v.row, v.slot, CASE WHEN v.valid THEN v.value END, NULL, o.row_offset FROM result_values v
+			JOIN result_chunks c ON c.frame = v.frame LEFT JOIN answers a ON a.frame = v.frame
+			LEFT JOIN result_row_offsets o ON o.frame = v.frame AND o.row = v.row`+where+" ORDER BY v.rowid",
+			func(v []driver.Value) {
+				if n, _ := v[3].(int64); n <= math.MaxInt32 && slices.Contains(opt.Floats, int(n)) {
+					v[5], v[4] = floatCell(v[4]), nil
+				}
+			}, args...)}
 }
 
 func wideTable(d *db.DB, opt ExportOptions, slots int) *table {

@@ -206,6 +206,13 @@ func TestExportOfALyingCatalogue(t *testing.T) {
 		"UPDATE result_chunks SET slot_count = 1 << 62",
 		"UPDATE frames SET connection = 99",
 		"UPDATE meta SET value = '2' WHERE key = 'version'",
+		"PRAGMA user_version = 99",
+		"PRAGMA user_version = 0",
+		"UPDATE result_values SET value = 'text' WHERE rowid = 1",
+		"UPDATE result_values SET valid = 'text' WHERE rowid = 1",
+		"UPDATE result_values SET row = 1.5 WHERE rowid = 1",
+		"UPDATE requests SET state = x'00' WHERE rowid = (SELECT min(rowid) FROM requests)",
+		"ALTER TABLE result_values ADD COLUMN more TEXT",
 		"DROP TABLE result_keys",
 	} {
 		r := rebuild(t, ids, dir)
@@ -223,6 +230,88 @@ func TestExportOfALyingCatalogue(t *testing.T) {
 		}
 		if _, e := os.Stat(out); (e == nil) != (err == nil) {
 			t.Errorf("%s: %v, %v", lie, err, e)
+		}
+	}
+}
+
+// What is not in the catalogue can't be exported, and is no empty result.
+func TestExportOfWhatIsNotThere(t *testing.T) {
+	down := aewrgen.Frame{Version: 20, Type: 0x01, Txn: 1, Constants: make([]byte, 8)}.Append(nil)
+	up := aewrgen.Frame{Version: 20, Type: 0x15, Txn: 1, Constants: aewrgen.Aggregates([]aewrgen.Cell{{Value: 4, Valid: true}})}.Append(nil)
+	_, paths, ids := rawFiles(t, [2][]byte{down, up})
+	r := rebuild(t, ids, paths...)
+	out := filepath.Join(t.TempDir(), "out")
+	for _, c := range []struct {
+		opt  ExportOptions
+		want error
+	}{
+		{ExportOptions{Request: 99}, ErrNoRequest},
+		{ExportOptions{Request: r.frame(t, 0, aewrgen.Up, 0)}, ErrNoRequest}, // a frame, and no request
+		{ExportOptions{Floats: []int{-1}}, ErrNoSlot},
+		{ExportOptions{Floats: []int{0, 1}}, ErrNoSlot},
+		{ExportOptions{Floats: []int{0}, Request: r.frame(t, 0, aewrgen.Down, 0)}, nil},
+	} {
+		c.opt.Format = CSV
+		_, err := Export(r.dir, out, c.opt)
+		if !errors.Is(err, c.want) {
+			t.Errorf("%+v: %v", c.opt, err)
+		}
+		if _, e := os.Stat(out); (e == nil) != (c.want == nil) {
+			t.Errorf("%+v: %v", c.opt, e)
+		}
+	}
+}
+
+// A result of more slots than become columns keeps its rows' offsets, and takes
+// floats.
+func TestExportOfManySlots(t *testing.T) {
+	const slots = MaxWideSlots + 1
+	rows := make([][]aewrgen.Cell, 2)
+	for i := range rows {
+		for s := range slots {
+			rows[i] = append(rows[i], aewrgen.Cell{Value: int64(i*slots + s), Valid: true})
+		}
+	}
+	rows[1][7].Value = int64(math.Float64bits(2.5))
+	up := aewrgen.Frame{Version: 20, Type: 0x16, Txn: 1, Constants: aewrgen.Materialized(slots, rows, []uint64{500, 1<<64 - 1})}.Append(nil)
+	_, paths, ids := rawFiles(t, [2][]byte{aewrgen.Frame{Version: 20, Type: 0x01, Txn: 1, Constants: make([]byte, 8)}.Append(nil), up})
+	r := rebuild(t, ids, paths...)
+	for _, format := range []Format{CSV, Parquet} {
+		out := filepath.Join(t.TempDir(), "out")
+		if _, err := Export(r.dir, out, ExportOptions{Format: format, Floats: []int{7}}); err != nil {
+			t.Fatal(err)
+		}
+		if format == Parquet {
+			continue
+		}
+		lines := csvLines(t, filepath.Join(out, fmt.Sprintf("values-%d.csv", slots)))
+		if len(lines) != 1+2*slots || fmt.Sprint(lines[0]) != "[request frame row slot value value_float row_offset]" ||
+			fmt.Sprint(lines[1][2:]) != "[0 0 0  500]" || fmt.Sprint(lines[1+slots+7][2:]) != "[1 7  2.5 18446744073709551615]" {
+			t.Errorf("%d lines: %v %v %v", len(lines), lines[0], lines[1], lines[1+slots+7])
+		}
+	}
+}
+
+// A fetch of the worker's first container is held by what answered it.
+func TestFetchOfTheFirstContainer(t *testing.T) {
+	fetch := func(container, length uint64) []byte {
+		return aewrgen.Frame{Version: 31, Type: 0x1A, Container: container, Tenant: 5, Constants: aewrgen.SegmentFetch(31, 0, length, 7)}.Append(nil)
+	}
+	chunk := func(container uint64, size int) []byte {
+		return aewrgen.Frame{Version: 31, Type: 0x1B, Container: container, Tenant: 5, Constants: aewrgen.Segment(true, 0, 7, make([]byte, size))}.Append(nil)
+	}
+	for _, c := range []struct {
+		down, up []byte
+		lacking  int64
+	}{
+		{fetch(0, 40), chunk(9, 40), 0},
+		{fetch(0, 41), chunk(9, 40), 1},
+		{fetch(0, 40), append(chunk(3, 10), chunk(9, 40)...), 0},
+		{fetch(8, 40), chunk(9, 40), 1},
+	} {
+		_, paths, ids := rawFiles(t, [2][]byte{c.down, c.up})
+		if r := rebuild(t, ids, paths...); r.report.Counts.FetchesUnanswered != c.lacking || r.report.Counts.Fetches != 1 {
+			t.Errorf("%d of %d lack bytes, %d wanted: %s", r.report.Counts.FetchesUnanswered, r.report.Counts.Fetches, c.lacking, r.rows(t, "SELECT c.session, f.message_type, f.tenant_id, f.container_id, payload FROM frames f JOIN connections c ON c.id = f.connection"))
 		}
 	}
 }
