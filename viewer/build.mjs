@@ -3,7 +3,7 @@
 //
 //	node build.mjs [OUT]      OUT is by default ../dist/viewer
 //
-// OUT gets index.html, app.css, app.js, worker.js, read.js, segment.js, wiretape.wasm and
+// OUT gets index.html, app.css, app.js, worker.js, read.js, wiretape.wasm and
 // their licences: any file server can serve it under any path. Beside it comes
 // viewer.html, all of it in one file that opens from disk. The folder is copied to
 // replay/view/dist too, from where it goes into the replay command.
@@ -56,10 +56,9 @@ const meta = (policy) => `<meta http-equiv="Content-Security-Policy" content="${
 // It leaves connect-src to the server's, which may allow another origin.
 cpSync(join(src, 'icon.svg'), join(out, 'icon.svg'));
 writeFileSync(join(out, 'app.css'), css);
-writeFileSync(join(out, 'app.js'), bundle('main.js', 'esm', { SINGLE: 'false', WORKER_SOURCE: '""', READ_SOURCE: '""', WASM_GZIP: '""', SEGMENT_SOURCE: '""' }));
-writeFileSync(join(out, 'worker.js'), bundle('worker/worker.js', 'esm', {}));
+writeFileSync(join(out, 'app.js'), bundle('main.js', 'esm', { SINGLE: 'false', WORKER_SOURCE: '""', READ_SOURCE: '""', WASM_GZIP: '""' }));
+writeFileSync(join(out, 'worker.js'), bundle('worker/main.js', 'esm', {}));
 writeFileSync(join(out, 'read.js'), bundle('worker/read-worker.js', 'esm', {}));
-writeFileSync(join(out, 'segment.js'), bundle('worker/segment-worker.js', 'esm', {}));
 writeFileSync(join(out, 'index.html'), fill({
   csp: meta(["script-src 'self' 'wasm-unsafe-eval'", "style-src 'self'", "img-src 'self'", "worker-src 'self'", "font-src 'none'", "media-src 'none'",
     "object-src 'none'", "frame-src 'none'", "base-uri 'none'", "form-action 'none'", "require-trusted-types-for 'script'", 'trusted-types wiretape']),
@@ -72,9 +71,8 @@ writeFileSync(join(out, 'licenses.txt'), licences());
 // what the page holds, and no network at all.
 const app = bundle('main.js', 'iife', {
   SINGLE: 'true',
-  WORKER_SOURCE: JSON.stringify(bundle('worker/worker.js', 'iife', {})),
+  WORKER_SOURCE: JSON.stringify(bundle('worker/main.js', 'iife', {})),
   READ_SOURCE: JSON.stringify(bundle('worker/read-worker.js', 'iife', {})),
-  SEGMENT_SOURCE: JSON.stringify(bundle('worker/segment-worker.js', 'iife', {})),
   WASM_GZIP: JSON.stringify(gzipSync(readFileSync(wasm), { level: 9 }).toString('base64')),
 }).replace(/<\/(script)/gi, '<\\/$1').replace(/<!--/g, '<\\!--');
 const hash = (s) => `'sha256-${createHash('sha256').update(s).digest('base64')}'`;

@@ -2,20 +2,20 @@
 
 import { startWorker } from './trusted.js';
 
-/* global SINGLE, WORKER_SOURCE, READ_SOURCE, WASM_GZIP */
+/* global SINGLE, WASM_GZIP */
 
 /** An answer that belongs to what is no longer shown. */
 export class Stale extends Error {}
 
 export class Link {
   constructor() {
-    this.worker = startWorker('./worker.js', SINGLE ? WORKER_SOURCE : undefined);
+    this.worker = startWorker('worker.js', 'decoder');
     this.next = 1;
     this.waiting = new Map();
     this.generation = 0;
     this.heard = {};
     this.worker.onmessage = ({ data }) => this.message(data);
-    this.reader = startWorker('./read.js', SINGLE ? READ_SOURCE : undefined);
+    this.reader = startWorker('read.js', 'reader');
     this.worker.onerror = this.reader.onerror = (e) => this.heard.failed?.({ what: 'worker', message: e.message || 'the worker could not be started' });
   }
 

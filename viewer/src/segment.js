@@ -8,8 +8,6 @@ import { Stale } from './link.js';
 import { settings } from './settings.js';
 import { startWorker } from './trusted.js';
 
-/* global SINGLE, SEGMENT_SOURCE */
-
 /** How long a file may keep its reader. */
 const PATIENCE = 20000;
 const PAGE = 50;
@@ -20,7 +18,7 @@ const CODECS = ['UNCOMPRESSED', 'SNAPPY', 'GZIP', 'BROTLI', 'ZSTD', 'LZ4', 'LZ4_
 /** A reader of one Parquet file, ended when it takes too long. */
 class Reader {
   constructor() {
-    this.worker = startWorker('./segment.js', SINGLE ? SEGMENT_SOURCE : undefined);
+    this.worker = startWorker('worker.js', 'segment');
     this.waiting = new Map();
     this.next = 1;
     this.worker.onmessage = ({ data }) => {

@@ -712,7 +712,7 @@ test('the served page asks for its own files alone, then for nothing', async () 
   await page.waitForSelector('.p-row');
   assert.deepEqual(asked.filter((u) => !u.startsWith(`${server.base}/some/where/`) && !u.startsWith('blob:')), []);
   const all = server.requests.filter((r) => r.path.startsWith('/some/where/')).map((r) => r.path.slice(12));
-  for (const p of all) assert.ok(['', 'app.js', 'app.css', 'worker.js', 'read.js', 'segment.js', 'wiretape.wasm', 'icon.svg'].includes(p), p);
+  for (const p of all) assert.ok(['', 'app.js', 'app.css', 'worker.js', 'read.js', 'wiretape.wasm', 'icon.svg'].includes(p), p);
   await quiet(page);
 });
 

@@ -3,10 +3,15 @@
 
 import { ops } from './parquet.js';
 
-onmessage = async ({ data: { id, op, args } }) => {
+async function hear({ data: { id, op, args } }) {
   try {
     postMessage({ id, result: await ops[op](args) });
   } catch (e) {
     postMessage({ id, error: e.message || String(e) });
   }
-};
+}
+
+/** Answers the page from now on. */
+export function serve() {
+  onmessage = hear;
+}

@@ -582,7 +582,7 @@ async function search(pattern, t) {
   tell('found', { hits, total, at: s.end, done: true, length: n, more: total >= MAX_SEARCH_HITS });
 }
 
-onmessage = async ({ data }) => {
+async function hear({ data }) {
   const { id, op, args } = data;
   const stale = data.generation !== undefined && data.generation !== generation;
   try {
@@ -592,4 +592,9 @@ onmessage = async ({ data }) => {
   } catch (e) {
     postMessage({ id, generation, error: { message: e.message || String(e), cancelled: e instanceof Cancelled, changed: e instanceof ChangedError } });
   }
-};
+}
+
+/** Answers the page from now on. */
+export function serve() {
+  onmessage = hear;
+}
