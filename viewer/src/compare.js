@@ -67,7 +67,7 @@ export class Compare {
       h('p', { class: 'line', role: 'status', text: `${number(differing.length)} of ${many(lines.length, 'field')} differ${a.cut || b.cut ? ' (of the first 5,000)' : ''}.` }),
       h('label', {}, h('input', { type: 'checkbox', onchange: (e) => fill(e.target.checked) }), h('span', { text: 'show equal fields too' })),
       h('div', { class: 'table', tabindex: '0', role: 'region', 'aria-label': 'Differences' }, h('table', { class: 'compare' },
-        h('thead', {}, h('tr', {}, h('th', { text: '' }), h('th', { text: 'field' }),
+        h('thead', {}, h('tr', {}, h('td'), h('th', { text: 'field' }),
           h('th', {}, h('button', { class: 'link', type: 'button', text: `${rowName(a.unit)} ${a.unit.name}`, onclick: () => this.app.gotoRow(a.unit.row) })),
           h('th', { text: `${rowName(b.unit)} ${b.unit.name}` }))),
         body)));

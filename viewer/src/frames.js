@@ -13,6 +13,7 @@ const ROW = 21;
 /** How narrow and how wide a column may be made, in pixels. */
 const MIN_WIDTH = 40;
 const MAX_WIDTH = 900;
+const MIN_SUMMARY = 200;
 /** The columns that take the width of what they hold, and how wide they get by themselves. */
 const FITTED = { row: 120, offset: 140, name: 210, source: 170, stream: 190, size: 110 };
 /** Of how many pages of rows the widths are taken. */
@@ -85,9 +86,9 @@ export class Frames {
   }
 
   widths() {
-    const w = this.shown.map((c) => (c.width ? `${this.width(c)}px` : 'minmax(260px, 1fr)'));
+    const w = this.shown.map((c) => (c.width ? `${this.width(c)}px` : `minmax(${MIN_SUMMARY}px, 1fr)`));
     this.el.style.setProperty('--columns', w.join(' '));
-    const least = this.shown.reduce((n, c) => n + (c.width ? this.width(c) : 260), 0);
+    const least = this.shown.reduce((n, c) => n + (c.width ? this.width(c) : MIN_SUMMARY), 0);
     this.el.style.setProperty('--least', `${least}px`);
     this.el.setAttribute('aria-colcount', this.shown.length);
   }

@@ -27,7 +27,8 @@ export class Link {
     const w = this.waiting.get(m.id);
     this.waiting.delete(m.id);
     if (m.error) {
-      if (m.error.cancelled) w.reject(new Stale());
+      // What fails of what is no longer shown is no failure.
+      if (m.error.cancelled || (w.moves ? m.id !== this.last : w.generation !== this.generation)) w.reject(new Stale());
       else w.reject(new Error(m.error.message));
       return;
     }

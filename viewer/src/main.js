@@ -44,6 +44,8 @@ const KEYS = [
 
 /** How many files are looked into for one that is a connection. */
 const MAX_TRIED = 200;
+/** How many characters of a filter are shown around what is wrong with it. */
+const AROUND = 60;
 
 /** What a tab of the side panel gives the focus to. */
 const SIDE = { 'tab-connections': 'connections', 'tab-findings': 'findings', 'tab-sources': 'pane-sources', 'tab-search': 'search-text', 'tab-capture': 'pane-capture' };
@@ -123,17 +125,29 @@ class App {
       return this.nothing(`${visible(url)} is no URL.`);
     }
     if (u.protocol !== 'http:' && u.protocol !== 'https:') return this.nothing('Only http and https URLs can be opened.');
-    return this.open([{ path: decodeURIComponent(u.pathname.split('/').pop()) || u.host, url: u.href }]);
+    let name = u.pathname.split('/').pop() || u.host;
+    try {
+      name = decodeURIComponent(name);
+    } catch {
+      // It is shown as it is written.
+    }
+    return this.open([{ path: name, url: u.href }]);
   }
 
   /** Opens what a list names: {"files": [{"path", "url", "size"}]}. */
   async openList(url) {
     try {
       const base = new URL(url, document.baseURI);
-      const r = await fetch(base);
+      // A link to this page may say where to ask, but never another site.
+      const own = (u) => {
+        if (u.origin !== location.origin || !/^https?:$/.test(u.protocol)) throw new Error('it names another site than this page’s');
+        return u;
+      };
+      const r = await fetch(own(base));
       if (!r.ok) throw new Error(`the server answers ${r.status}`);
       const { files } = await r.json();
-      await this.open(files.map((f) => ({ path: String(f.path), url: new URL(f.url, base).href, size: f.size })));
+      if (!Array.isArray(files)) throw new Error('it is no list of files');
+      await this.open(files.map((f) => ({ path: String(f.path), url: own(new URL(f.url, base)).href, size: f.size })));
     } catch (e) {
       this.nothing(`The list of captures can’t be read: ${e.message}`);
     }
@@ -180,6 +194,7 @@ class App {
 
   closeAll() {
     this.info = this.unit = this.status = null;
+    this.frames.reset();
     delete document.body.dataset.unit;
     delete document.body.dataset.done;
     document.body.classList.add('blank');
@@ -374,13 +389,16 @@ class App {
 
   async setFilter(expression) {
     expression = expression.trim();
-    set('filter', expression);
     $('filter-clear').hidden = !expression;
     $('filter-wrong').hidden = true;
     $('filter').removeAttribute('aria-invalid');
-    if (!this.info) return;
+    if (!this.info) {
+      set('filter', expression);
+      return;
+    }
     const keep = this.frames.selectedRow;
     if (!expression) {
+      set('filter', '');
       if (this.frames.filtered) {
         this.link.ask('cancel', { what: 'filter' }).catch((e) => this.failed(e));
         this.frames.reset(false);
@@ -395,11 +413,15 @@ class App {
     const wrong = await this.link.ask('filter', { expression });
     if (wrong) {
       const at = $('filter-wrong');
-      at.replaceChildren(h('code', {}, h('span', { text: expression.slice(0, wrong.from) }), h('mark', { text: expression.slice(wrong.from, wrong.to) || '⟂' }), h('span', { text: expression.slice(wrong.to) })), h('div', { text: wrong.message }));
+      // Of a long one what is around the fault.
+      const [from, to] = [Math.max(0, wrong.from - AROUND), Math.min(wrong.to, wrong.from + AROUND)];
+      at.replaceChildren(h('code', {}, h('span', { text: `${from > 0 ? '…' : ''}${expression.slice(from, wrong.from)}` }),
+        h('mark', { text: expression.slice(wrong.from, to) || '⟂' }), h('span', { text: `${expression.slice(to, to + AROUND)}${to + AROUND < expression.length ? '…' : ''}` })), h('div', { text: wrong.message }));
       at.hidden = false;
       $('filter').setAttribute('aria-invalid', 'true');
       return;
     }
+    set('filter', expression);
     this.frames.reset(true);
     this.filtering = expression;
     delete document.body.dataset.filtered;
@@ -914,6 +936,7 @@ class App {
     if (e.ctrlKey || e.metaKey || e.altKey || document.querySelector('dialog[open]')) return;
     const typing = e.target.matches('input, select, textarea');
     if (e.key === 'Escape') {
+      $('filter-wrong').hidden = true;
       if (typing) e.target.blur();
       else this.stop();
       return;

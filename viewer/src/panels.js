@@ -323,7 +323,7 @@ export function showCapture(app) {
       f.side?.closed ? h('div', { class: 'line', text: visible(`closed: ${f.side.closed}${f.side.closedDetail ? `, ${f.side.closedDetail}` : ''}`) }) : null,
       f.side?.transport ? h('div', { class: 'line', text: visible(`transport: ${f.side.transport.verdict}${f.side.transport.detail ? `, ${f.side.transport.detail}` : ''}`) }) : null,
       f.side?.sha256 ? h('div', { class: 'line mono', text: `sha256 ${visible(f.side.sha256)}` }) : null,
-      f.side?.findings.length ? h('details', {}, h('summary', { class: 'bad', text: `⚠ ${number(f.side.found)} found when it was recorded` }),
+      f.side?.findings.length ? h('details', {}, h('summary', { class: 'bad', text: `⚠ ${many(f.side.found, 'finding')} told by its sidecar` }),
         ...f.side.findings.slice(0, MAX_TOLD).map((x) => h('button', { class: 'link line', type: 'button', text: visible(`${x.kind} at ${number(x.offset)}: ${x.message}`), onclick: () => app.gotoOffset(x.offset, { reveal: true }) }))) : null,
       f.side?.omitted?.length ? h('div', { class: 'line bad', text: visible(`⚠ its context lacks ${f.side.omitted.join(', ')}`) }) : null)),
     ...(info.files.length > MAX_FILES ? [h('p', { class: 'line', text: `and ${many(info.files.length - MAX_FILES, 'further file')}` })] : []));

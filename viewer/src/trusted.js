@@ -4,11 +4,14 @@
 
 const policy = globalThis.trustedTypes?.createPolicy('wiretape', { createScriptURL: (u) => u });
 /** From disk a page can start no file as a worker, only what it holds itself. */
-const held = SINGLE ? { 'worker.js': WORKER_SOURCE, 'read.js': READ_SOURCE } : {};
+const held = SINGLE ? { 'worker.js': address(WORKER_SOURCE), 'read.js': address(READ_SOURCE) } : {};
+
+function address(source) {
+  return URL.createObjectURL(new Blob([source], { type: 'text/javascript' }));
+}
 
 /** Starts one of the page's workers; its name is what it is there for. */
 export function startWorker(file, name) {
-  const source = held[file];
-  const url = source ? URL.createObjectURL(new Blob([source], { type: 'text/javascript' })) : new URL(file, document.baseURI).href;
-  return new Worker(policy ? policy.createScriptURL(url) : url, { type: source ? 'classic' : 'module', name });
+  const url = held[file] ?? new URL(file, document.baseURI).href;
+  return new Worker(policy ? policy.createScriptURL(url) : url, { type: SINGLE ? 'classic' : 'module', name });
 }

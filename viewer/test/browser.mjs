@@ -29,7 +29,12 @@ const TYPES = { '.html': 'text/html; charset=utf-8', '.js': 'text/javascript; ch
 export async function serve(folders) {
   const requests = [];
   const server = createServer((req, res) => {
-    const path = decodeURIComponent(new URL(req.url, 'http://x').pathname);
+    let path = new URL(req.url, 'http://x').pathname;
+    try {
+      path = decodeURIComponent(path);
+    } catch {
+      // It names nothing that is here.
+    }
     requests.push({ path, range: req.headers.range });
     const at = Object.keys(folders).find((p) => path.startsWith(p));
     let file = at && normalize(join(folders[at], path.slice(at.length)));

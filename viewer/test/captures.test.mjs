@@ -402,7 +402,7 @@ test('sidecars that lie, and what they found when they recorded, are said', asyn
   assert.match(notes, /sidecar-invalid.*00000003\.json is not used/);
   await page.click('#tab-capture');
   await page.click('#capture summary');
-  assert.match(await page.textContent('#capture'), /1 found when it was recorded.*gap at 1,206: <b>seq<\/b> 9 follows 6/);
+  assert.match(await page.textContent('#capture'), /1 finding told by its sidecar.*gap at 1,206: <b>seq<\/b> 9 follows 6/);
   assert.match((await told(page)).find((s) => /gap: <b>/.test(s)) ?? '', /9 follows 6/);
   await page.click('#capture details button');
   await page.waitForFunction(() => document.querySelector('#hex .b.cursor'));
@@ -709,6 +709,45 @@ test('times are shown in UTC, local, since the first and as nanoseconds, exact e
   assert.equal(await page.getAttribute('#axis [value=arrival]', 'aria-pressed'), 'true');
   assert.match((await listed(page))[3].arrival, /^\d{19}$/);
   assert.ok(await page.evaluate(() => Math.abs(document.querySelectorAll('#columns .cell')[1].getBoundingClientRect().width - 200) < 2));
+  await quiet(page);
+});
+
+test('links that name other sites or no URL are refused in one line, and nothing is asked', async () => {
+  for (const [query, says] of [['url=x%25zz.cap', /^x%zz\.cap: the server answers 404/], ['url=%2525E0%2525A4', /404/], ['url=javascript:alert(1)', /Only http/],
+    ['list=javascript:1', /another site/], ['list=http://127.0.0.1:1/a', /another site/], ['list=index.html', /can’t be read/]]) {
+    const context = await browser.newContext();
+    const page = await context.newPage();
+    const complaints = [];
+    page.on('console', (m) => { if (m.type() === 'error' && !/404/.test(m.text())) complaints.push(m.text()); });
+    page.on('pageerror', (e) => complaints.push(e.message));
+    await page.goto(`${server.base}/?${query}`);
+    await page.waitForFunction((s) => new RegExp(s).test(document.getElementById('what').textContent), says.source);
+    assert.deepEqual(complaints, [], query);
+    await context.close();
+  }
+});
+
+test('what is no capture, opened behind one that is still being read, says only what it is', async () => {
+  const page = await open();
+  const good = fixture('telemetry/small.stream');
+  await page.evaluate(() => {
+    window.said = [];
+    new MutationObserver(() => window.said.push(document.getElementById('toast').textContent)).observe(document.getElementById('toast'), { childList: true });
+  });
+  for (let i = 0; i < 25; i++) {
+    await openFiles(page, [good]);
+    // Rows and a frame are asked for, and at once nothing of it is there any more.
+    await page.evaluate(() => {
+      const f = document.getElementById('frames');
+      f.scrollTop = 300;
+      f.dispatchEvent(new KeyboardEvent('keydown', { key: 'End', bubbles: true }));
+    });
+    await page.setInputFiles('#pick-files', [{ name: 'note.txt', buffer: Buffer.from('hello, this is a text of no use\n'), mimeType: '' }]);
+    await page.waitForFunction(() => /text/.test(document.getElementById('what').textContent));
+    await page.evaluate(() => { document.getElementById('frames').dispatchEvent(new KeyboardEvent('keydown', { key: 'Home', bubbles: true })); });
+  }
+  await page.waitForTimeout(200);
+  assert.deepEqual(await page.evaluate(() => window.said), []);
   await quiet(page);
 });
 

@@ -651,6 +651,38 @@ for (const theme of ['light', 'dark']) {
     await page.click('#sources summary');
     await page.waitForSelector('.told .pair');
     await check('segment and sources');
+    for (const s of await page.locator('#pane-segment summary').all()) await s.click();
+    await check('all of a segment');
+    await page.focus('#frames');
+    await page.keyboard.press('c');
+    await page.keyboard.press('ArrowDown');
+    await page.click('#tab-compare');
+    await page.waitForSelector('.compare');
+    await page.click('#tab-search');
+    await page.fill('#search-text', 'cpu');
+    await page.keyboard.press('Enter');
+    await page.waitForSelector('#hits .hit');
+    await check('comparing and searching');
+    await page.fill('#filter', 'kind == Ro');
+    await page.waitForSelector('#completions .offer');
+    await check('completing');
+    await page.keyboard.press('Escape');
+    await page.press('#filter', 'Enter');
+    await page.waitForSelector('#filter-wrong:visible');
+    await check('a wrong filter');
+    // However long it is, what is wrong shows.
+    await page.fill('#filter', `${'size > 1 or '.repeat(90)}size > x${' or size > 1'.repeat(90)}`);
+    await page.keyboard.press('Escape');
+    await page.press('#filter', 'Enter');
+    await page.waitForFunction(() => /^…[^]*size > x[^]*…$/.test(document.querySelector('#filter-wrong code').textContent));
+    assert.ok((await page.locator('#filter-wrong').boundingBox()).height < 150);
+    await page.focus('#filter');
+    await page.keyboard.press('Escape');
+    assert.ok(await page.isHidden('#filter-wrong'));
+    await page.click('#tab-tree');
+    await page.setViewportSize({ width: 400, height: 800 });
+    await check('a narrow window');
+    await page.setViewportSize({ width: 1440, height: 900 });
     await page.click('#filter-clear');
     await openFiles(page, [dendro().find((x) => x.name === 'crafted/gap.stream').file]);
     await page.click('#tab-findings');
@@ -674,6 +706,9 @@ for (const theme of ['light', 'dark']) {
     await page.keyboard.press('Escape');
     await page.click('#help-open');
     await check('keys');
+    await page.keyboard.press('Escape');
+    await page.click('#open-url');
+    await check('a URL');
     await page.context().close();
   });
 }

@@ -114,13 +114,15 @@ const ops = {
 
   /** Opens files: [{path, file}] or [{path, url}]. */
   async open({ files }) {
-    generation++;
+    const of = ++generation;
     current = unit = undefined;
     if (files.length > MAX_FILES) throw new Error(`${files.length} files are more than can be opened at once`);
     const list = await Promise.all(files.map(async (f) => ({
       path: f.path,
       part: f.file ? new BlobPart(f.file, f.path) : files.length > 1 ? lazy(f) : await UrlPart.open(f.url, f.path),
     })));
+    // Files behind URLs answer in any order: what was opened last stays.
+    if (of !== generation) throw new Cancelled();
     connections = group(list);
     return {
       generation,
@@ -205,6 +207,7 @@ const ops = {
     }
     decoder.open(config(list));
     info.words = decoder.filterWords();
+    current.decoded = true;
     axes(info, files);
     if (files.some((f) => f.arrivals)) info.words.fields.push({ name: 'arrival', about: 'when its first byte came: < <= > >=' });
     index(token('index'));
@@ -348,7 +351,7 @@ const ops = {
     const t = token('filter');
     const h = decoder.filterPass(0);
     const progress = (done) => tell('hits', { expression, hits: decoder.hitCount(), at: done ? current.stream.end : decoder.pos(h), done });
-    pass(decoder, h, t, () => progress(true), () => progress(false)).catch((e) => report('filter', e));
+    pass(decoder, h, t, () => progress(true), () => progress(false)).catch((e) => report('filter', e, t));
     return null;
   },
 
@@ -367,7 +370,8 @@ const ops = {
     if (!bytes) return 'expected pairs of hex digits';
     if (!bytes.length) return 'there is nothing to search for';
     if (bytes.length > 1024) return 'at most 1,024 bytes can be searched for';
-    search(new Pattern(bytes, ignoreCase && !hex), token('search')).catch((e) => report('search', e));
+    const t = token('search');
+    search(new Pattern(bytes, ignoreCase && !hex), t).catch((e) => report('search', e, t));
     return null;
   },
 
@@ -411,7 +415,7 @@ async function index(t) {
     await pass(decoder, h, t, () => progress(true), () => progress(false));
   } catch (e) {
     if (e instanceof Cancelled && t.generation === generation) tell('index', { status: decoder.status(), bins: decoder.bins(), told: told(), done: true, cancelled: true, memory: memory(), ms: performance.now() - began });
-    else report('index', e);
+    else report('index', e, t);
   }
 }
 
@@ -488,7 +492,9 @@ function setFilter(expression) {
   return said(wrong ?? decoder.setFilter(exact));
 }
 
-function report(what, e) {
+/** Tells how a task ended, but of one of what is no longer shown. */
+function report(what, e, t) {
+  if (t.generation !== generation) return;
   if (e instanceof Cancelled) {
     tell('cancelled', { what });
     return;
@@ -582,11 +588,14 @@ async function search(pattern, t) {
   tell('found', { hits, total, at: s.end, done: true, length: n, more: total >= MAX_SEARCH_HITS });
 }
 
+/** What can be asked while no connection's bytes are decoded. */
+const ANYTIME = ['start', 'open', 'describe', 'select', 'cancel'];
+
 async function hear({ data }) {
   const { id, op, args } = data;
   const stale = data.generation !== undefined && data.generation !== generation;
   try {
-    if (stale) throw new Cancelled();
+    if (stale || (!current?.decoded && !ANYTIME.includes(op))) throw new Cancelled();
     const result = await ops[op](args ?? {});
     postMessage({ id, generation, result });
   } catch (e) {
