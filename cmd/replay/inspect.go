@@ -47,6 +47,7 @@ replay inspect capture/ --frame @440 --hex`,
 		fs.Int64Var(&opt.Limit, "limit", 0, "end after `N` frames that are shown")
 		in.register(fs)
 		return func(r *cli.Run) error {
+			r.JSONLines = true
 			switch {
 			case opt.From < 0 || opt.To < 0 || opt.Limit < 0:
 				return cli.Usagef("offsets and limits are 0 or more")

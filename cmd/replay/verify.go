@@ -41,6 +41,7 @@ replay verify site.dendro --check full --json`,
 		fs.Var(&check, "check", "how deep the Parquet of segments is checked")
 		fs.BoolVar(&asJSON, "json", false, "one JSON object for each archive (docs/archives.md)")
 		return func(r *cli.Run) error {
+			r.JSONLines = true
 			if len(r.Args) == 0 {
 				return cli.Usagef("no ARCHIVE")
 			}

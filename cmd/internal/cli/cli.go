@@ -74,6 +74,9 @@ type Run struct {
 	Stderr io.Writer
 	// Screen is where the status line is.
 	Screen *Screen
+	// JSONLines is set by a verb that prints one object after the other: its
+	// failure is one more.
+	JSONLines bool
 }
 
 // UsageError is wrong usage: the program exits with Usage and points to help.
@@ -131,22 +134,30 @@ func (p *Program) Run(args []string, stdin io.Reader, stdout, stderr io.Writer) 
 		return p.fail(stderr, nil, p.unknown(args[0]))
 	}
 	fs, run := p.flags(c)
-	if err := fs.Parse(args[1:]); err != nil {
-		if errors.Is(err, pflag.ErrHelp) {
-			p.commandHelp(stdout, c, fs)
-			return OK
-		}
-		return p.fail(stderr, c, &UsageError{err.Error()})
-	}
 	screen := NewScreen(stderr, IsTerminal(stderr))
 	results := &results{screen.Through(stdout), &loss{}}
-	err := run(&Run{Args: fs.Args(), Flags: fs, Stdin: stdin, Stdout: results, Stderr: screen.Through(stderr), Screen: screen})
-	screen.End()
+	this := &Run{Flags: fs, Stdin: stdin, Stdout: results, Stderr: screen.Through(stderr), Screen: screen}
+	err := fs.Parse(args[1:])
+	switch {
+	case errors.Is(err, pflag.ErrHelp):
+		p.commandHelp(stdout, c, fs)
+		return OK
+	case err != nil:
+		err = &UsageError{err.Error()}
+	default:
+		this.Args = fs.Args()
+		err = run(this)
+		screen.End()
+	}
 	if lost := results.lost(); lost != nil {
 		// What was done stays done; but nobody was told all of it.
 		err = lostError(err, lost)
 	}
-	return p.fail(stderr, c, err)
+	code := p.fail(stderr, c, err)
+	if results.lost() == nil && results.tell(fs, this.JSONLines, err, code) != nil && results.lost() != nil {
+		return Failed
+	}
+	return code
 }
 
 // fail says what went wrong and gives the exit code.

@@ -1,14 +1,18 @@
 package cli
 
 // This file watches standard output: a verb whose results could not be written
-// has failed, whatever it did, and says so.
+// has failed, whatever it did, and says so; and one that fails before it has any
+// says so there too, for who reads JSON.
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"sync"
 	"syscall"
+
+	"github.com/spf13/pflag"
 )
 
 // results is standard output, with the first error of writing to it.
@@ -18,8 +22,9 @@ type results struct {
 }
 
 type loss struct {
-	mu  sync.Mutex
-	err error
+	mu    sync.Mutex
+	err   error
+	wrote bool
 }
 
 // Write writes; behind an error nothing more is, so that what came out is a
@@ -30,6 +35,7 @@ func (r *results) Write(p []byte) (int, error) {
 	if r.err != nil {
 		return 0, r.err
 	}
+	r.wrote = r.wrote || len(p) > 0
 	n, err := r.w.Write(p)
 	r.err = err
 	return n, err
@@ -62,4 +68,30 @@ func lostError(err, lost error) error {
 		return err
 	}
 	return fmt.Errorf("the results could not be written to standard output: %w", lost)
+}
+
+// failure is what a verb with --json prints when it fails without a report of
+// its own: a documented contract (docs/report.md).
+type failure struct {
+	Verdict  string `json:"verdict"`
+	Error    string `json:"error"`
+	Hint     string `json:"hint,omitempty"`
+	ExitCode int    `json:"exit_code"`
+}
+
+// tell prints the failure of a verb that was asked for JSON, unless a report
+// that it wrote has it already.
+func (r *results) tell(fs *pflag.FlagSet, lines bool, err error, code int) error {
+	asked := fs.Lookup("json")
+	if code != Failed && code != Usage || asked == nil || asked.Value.String() != "true" || r.wrote && !lines {
+		return nil
+	}
+	f := failure{Verdict: "failed", Error: err.Error(), ExitCode: code}
+	var hint *HintError
+	if errors.As(err, &hint) {
+		f.Hint = hint.Hint
+	}
+	e := json.NewEncoder(r)
+	e.SetEscapeHTML(false)
+	return e.Encode(f)
 }
