@@ -83,17 +83,23 @@ func (c *compared) summed() bool {
 	return true
 }
 
-// wrong names what the destination does not have as it should.
-func (c *compared) wrong(stem string) (names []string) {
+// wrong is a name that the destination does not have as it should.
+type wrong struct {
+	name string
+	// other says that it has something else.
+	other bool
+}
+
+func (c *compared) wrong(stem string) (all []wrong) {
 	for k := range c.pieces {
 		if p := &c.pieces[k]; !p.there {
-			names = append(names, p.to)
+			all = append(all, wrong{p.to, p.other})
 		}
 	}
 	if !c.summed() {
-		names = append(names, stem+sumsEnding)
+		all = append(all, wrong{stem + sumsEnding, c.sums != nil || c.otherSums})
 	}
-	return names
+	return all
 }
 
 // compare looks at what the destination has of a file.

@@ -3,7 +3,6 @@ package ship_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -11,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"wiretape/capture"
 	"wiretape/capture/ship"
 	"wiretape/capture/sidecar"
 	"wiretape/internal/vfs"
@@ -187,57 +185,5 @@ func back(t *testing.T, far, disk string) {
 	}
 	if err := errors.Join(os.Remove(far), os.Rename(disk, far)); err != nil {
 		t.Fatal(err)
-	}
-}
-
-// TestRetentionHearsOfBadCopies: a copy that is found bad while a prune has
-// chosen what is to go: it stays.
-func TestRetentionHearsOfBadCopies(t *testing.T) {
-	mem := vfs.NewMem()
-	d, w := recording(t, mem, "/src")
-	w.Close(sidecar.Verdict{}, sidecar.ClosedEnd)
-	d.Close()
-	if err := shipper(t, mem, "/src", folder(t, mem, "/far"), ship.Options{}).Pass(t.Context(), &ship.Report{}); err != nil {
-		t.Fatal(err)
-	}
-	bad := ""
-	for _, m := range shippedMarks(t, mem, "/src") {
-		bad = m
-		break
-	}
-	mem.SetFile("/far/"+bad, []byte("no longer what it was"))
-	// When the prune has read the last sidecar, a recheck finds the damage, and
-	// its resend breaks off.
-	sidecars := 0
-	f := &vfs.Fault{FS: mem, Decide: func(op vfs.Op) vfs.Verdict {
-		if op.Kind != "open" || !strings.HasSuffix(op.Name, ".json") {
-			return vfs.Verdict{}
-		}
-		if sidecars++; sidecars == 7 {
-			full := &vfs.Fault{FS: mem, Decide: func(op vfs.Op) vfs.Verdict {
-				if op.Kind == "write" && strings.HasSuffix(op.Name, ".new") {
-					return vfs.Verdict{Err: errors.New("no space left")}
-				}
-				return vfs.Verdict{}
-			}}
-			dest, err := ship.NewFolder(full, "/far")
-			if err != nil {
-				t.Error(err)
-			}
-			if err := shipper(t, mem, "/src", dest, ship.Options{Recheck: true}).Pass(t.Context(), &ship.Report{}); err == nil {
-				t.Error("the resend did not break off")
-			}
-		}
-		return vfs.Verdict{}
-	}}
-	rep, err := capture.Prune("/src", capture.Retention{KeepBytes: 1}, capture.Options{FS: f})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if mem.Files()["/src/"+bad] == nil || rep.Held != 1 || len(rep.Deleted) != 6 {
-		t.Errorf("%s was deleted, its copy is bad: %+v", bad, rep)
-	}
-	if got := fmt.Sprint(rep.Deleted); strings.Contains(got, bad) {
-		t.Errorf("reported as deleted: %s", got)
 	}
 }

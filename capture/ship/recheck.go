@@ -5,6 +5,7 @@ package ship
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"sort"
 	"strings"
@@ -13,10 +14,34 @@ import (
 	"wiretape/wire"
 )
 
-// recheck reads a file that was shipped before, and what lies beside it, at the
-// destination. When something is missing or damaged the journal takes back that
-// it was shipped, before it is mended.
-func (s *Shipper) recheck(ctx context.Context, i item, rep *Report) error {
+// recheck reads everything that was shipped before at the destination. All of it
+// is read, and the journal takes back what is missing or damaged, before any of
+// it is shipped again: that may break off.
+func (s *Shipper) recheck(ctx context.Context, items []item, rep *Report, step func(item)) error {
+	here := make(map[string]bool, len(items))
+	for _, i := range items {
+		here[i.mark()] = true
+		if !s.mem.at(s.here.Mark)[i.mark()].good {
+			continue
+		}
+		err := s.recheckFile(ctx, i, rep)
+		if err != nil && s.gone(i) {
+			// Pruned meanwhile.
+			here[i.mark()], err = false, nil
+		}
+		if err != nil {
+			return fmt.Errorf("reading %s again: %w", i.bytes, err)
+		}
+		step(i)
+	}
+	return s.recheckGone(ctx, here, rep)
+}
+
+// recheckFile reads a file and what lies beside it.
+func (s *Shipper) recheckFile(ctx context.Context, i item, rep *Report) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	src, err := s.prove(i, rep)
 	if err != nil {
 		return err
@@ -26,36 +51,32 @@ func (s *Shipper) recheck(ctx context.Context, i item, rep *Report) error {
 		return s.recheckBytes(ctx, i.mark(), "what is here is damaged as well", rep)
 	}
 	c, err := s.compare(ctx, src)
+	if err != nil && (ctx.Err() != nil || s.gone(i)) {
+		return err
+	}
 	if err != nil {
-		return err
+		s.missing(rep, i.mark(), "what the destination has of it can't be read: "+wire.SafeText(err.Error(), 300))
+		return s.takeBack(ctx, i.mark())
 	}
-	wrong := c.wrong(i.stem)
-	if len(wrong) == 0 {
-		if err := s.arrive(ctx, src, c.data().plain); err != nil {
-			return err
+	bad := c.wrong(i.stem)
+	if len(bad) == 0 {
+		return s.arrive(ctx, src, c.data().plain)
+	}
+	for _, w := range bad {
+		switch {
+		case !w.other:
+			s.missing(rep, w.name, "the destination no longer has it: it is shipped again")
+		case w.name == c.data().to:
+			s.missing(rep, w.name, "what the destination has of it is not what was shipped: it is set aside, and the file shipped again")
+		default:
+			s.missing(rep, w.name, "what the destination has of it is not what was shipped: it is shipped again")
 		}
-		rep.already(i)
-		return nil
 	}
-	for _, name := range wrong {
-		f := wire.Finding{Kind: KindMissingThere, Connection: capture.ParseName(i.bytes).Connection, File: name,
-			Message: "the destination no longer has it: it is shipped again"}
-		there, err := s.exists(ctx, name)
-		if err != nil {
-			return err
-		}
-		if there {
-			f.Message = "what the destination has of it is not what was shipped: it is shipped again"
-			if name == c.data().to {
-				f.Message += ", and the damaged copy set aside"
-			}
-		}
-		s.find(rep, f)
-	}
-	if err := s.takeBack(ctx, i.mark()); err != nil {
-		return err
-	}
-	return s.send(ctx, src, c, rep)
+	return s.takeBack(ctx, i.mark())
+}
+
+func (s *Shipper) missing(rep *Report, name, message string) {
+	s.find(rep, wire.Finding{Kind: KindMissingThere, Connection: capture.ParseName(name).Connection, File: name, Message: message})
 }
 
 // takeBack has the journal say that a file is not at the destination as it was

@@ -212,32 +212,45 @@ func (s *Shipper) Pass(ctx context.Context, rep *Report) error {
 		rep.counted = map[string]bool{}
 	}
 	there := s.mem.at(s.here.Mark)
-	var total, done int64
-	here := make(map[string]bool, len(items))
+	var total, unsent, done int64
 	for _, i := range items {
-		here[i.mark()] = true
-		if !there[i.mark()].good || s.opt.Recheck {
+		if good := there[i.mark()].good; !good || s.opt.Recheck {
 			total += i.size
+			if !good {
+				unsent += i.size
+			}
 		}
+	}
+	step := func(i item) {
+		done += i.size
+		s.opt.Progress(done, total)
+	}
+	if s.opt.Recheck {
+		if err := s.recheck(ctx, items, rep, step); err != nil {
+			return err
+		}
+		// What was found bad is sent as well.
+		for _, i := range items {
+			if !there[i.mark()].good {
+				total += i.size
+			}
+		}
+		total -= unsent
 	}
 	for _, i := range items {
 		if err := ctx.Err(); err != nil {
 			return err
+		}
+		if there[i.mark()].good {
+			rep.already(i)
+			continue
 		}
 		now := s.opt.Clock.Now().Mono
 		if at, refused := s.refused[i.mark()]; s.watching && refused && now-at < int64(retryMax) {
 			continue
 		}
 		delete(s.refused, i.mark())
-		switch {
-		case !there[i.mark()].good:
-			err = s.ship(ctx, i, rep)
-		case s.opt.Recheck:
-			err = s.recheck(ctx, i, rep)
-		default:
-			rep.already(i)
-			continue
-		}
+		err = s.ship(ctx, i, rep)
 		if err != nil && s.gone(i) {
 			continue // pruned meanwhile
 		}
@@ -247,13 +260,7 @@ func (s *Shipper) Pass(ctx context.Context, rep *Report) error {
 		if !there[i.mark()].good {
 			s.refused[i.mark()] = now
 		}
-		done += i.size
-		s.opt.Progress(done, total)
-	}
-	if s.opt.Recheck {
-		if err := s.recheckGone(ctx, here, rep); err != nil {
-			return err
-		}
+		step(i)
 	}
 	s.swept = true
 	return nil
