@@ -29,7 +29,7 @@ export class Link {
     if (m.error) {
       // What fails of what is no longer shown is no failure.
       if (m.error.cancelled || (w.moves ? m.id !== this.last : w.generation !== this.generation)) w.reject(new Stale());
-      else w.reject(new Error(m.error.message));
+      else w.reject(Object.assign(new Error(m.error.message), { changed: m.error.changed }));
       return;
     }
     if (w.moves && m.id !== this.last) {

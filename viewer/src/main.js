@@ -107,6 +107,7 @@ class App {
   failed(e) {
     if (e instanceof Stale) return;
     say(e.message, true);
+    if (e.changed) $('state').textContent = 'the file was changed: open it again';
   }
 
   // ── Opening ────────────────────────────────────────────────────────────
@@ -370,14 +371,16 @@ class App {
       $('progress').hidden = $('stop').hidden = true;
       $('state').textContent = 'stopped';
     }
+    if (m.what === 'search') this.search.stopped(m);
+    if (m.what === 'filter' && m.of === this.filtering) this.filterState(`${many(this.frames.list.count, 'row')} so far, stopped`);
     say(m.message, true);
     if (m.changed) $('state').textContent = 'the file was changed: open it again';
     if (m.what === 'worker') $('what').textContent = m.message;
   }
 
   cancelled(m) {
-    if (m.what === 'search') this.search.stopped();
-    if (m.what === 'filter') this.filterState(`${many(this.frames.list.count, 'row')} so far, stopped`, true);
+    if (m.what === 'search') this.search.stopped(m);
+    if (m.what === 'filter' && m.of === this.filtering) this.filterState(`${many(this.frames.list.count, 'row')} so far, stopped`, true);
   }
 
   /** How many findings there are: of the bytes, of what lies beside them, and what only the sidecars tell. */

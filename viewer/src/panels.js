@@ -269,7 +269,10 @@ export class Search {
     this.reset();
     const kind = $('search-kind').value;
     this.length = 0;
-    const wrong = await this.app.link.ask('search', { text: $('search-text').value, hex: kind === 'hex', ignoreCase: kind === 'text' });
+    // What an earlier search still finds is not of this one.
+    const of = this.of = (this.of ?? 0) + 1;
+    const wrong = await this.app.link.ask('search', { of, text: $('search-text').value, hex: kind === 'hex', ignoreCase: kind === 'text' });
+    if (of !== this.of) return;
     if (wrong) {
       $('search-state').textContent = wrong;
       return;
@@ -279,6 +282,7 @@ export class Search {
   }
 
   found(m) {
+    if (m.of !== this.of) return;
     for (const o of m.hits) this.hits.push(o);
     this.list.setCount(this.hits.length);
     const { start, end } = this.app.info;
@@ -288,9 +292,11 @@ export class Search {
     if (m.done) $('search-cancel').hidden = true;
   }
 
-  stopped() {
+  /** The search was stopped, by a person or by what went wrong. */
+  stopped(m) {
+    if (m.of !== this.of) return;
     $('search-cancel').hidden = true;
-    $('search-state').textContent = `${number(this.hits.length)} found, stopped`;
+    $('search-state').textContent = `${number(this.hits.length)} found, stopped${m.message ? `: ${visible(m.message)}` : ''}`;
   }
 
   async select(i) {

@@ -439,6 +439,13 @@ test('a file that changes on disk while it is open is noticed', async () => {
   writeFileSync(f, Buffer.alloc(100, 1));
   await go(page, 60);
   await page.waitForFunction(() => /changed|shorter/.test(document.getElementById('toast').textContent));
+  assert.equal(await page.textContent('#state'), 'the file was changed: open it again');
+  // Nothing goes on as if it worked.
+  await page.click('#tab-search');
+  await page.fill('#search-text', 'cpu');
+  await page.keyboard.press('Enter');
+  await page.waitForFunction(() => /^0 found, stopped: .*changed/.test(document.getElementById('search-state').textContent));
+  assert.ok(await page.isHidden('#search-cancel'));
   await quiet(page);
 });
 

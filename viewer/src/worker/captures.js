@@ -10,6 +10,7 @@ import { crc32c } from './crc32c.js';
 import { packContext, packMidStream } from './packed.js';
 import { ZstPart, isZst } from './zst.js';
 import { many } from '../format.js';
+import { MAX_SIZE } from './reader.js';
 
 const NAME = /^(c\d{8}-[0-9a-f]{8})\.(\d{8})\.(cap|cap\.partial|cap\.zst|json|json\.partial|idx)$/;
 /** The largest sidecar and arrival index that are read. */
@@ -239,6 +240,10 @@ export async function load(c) {
     if (part.open) part = await part.open();
     if (part.size >= 4 && isZst(await part.read(0, 4))) part = await ZstPart.open(part);
     let start = side?.start ?? at;
+    if (start > MAX_SIZE) {
+      notes.push({ kind: 'sidecar-invalid', offset: at, message: `${part.name} starts at ${start} by its sidecar, beyond all bytes; it is put behind the file before it` });
+      start = at;
+    }
     if (start < at) {
       notes.push({ kind: 'sidecar-stale', offset: at, message: `${part.name} starts at ${start} by its sidecar, before the end of the file before it (${at}); it is put behind it` });
       start = at;

@@ -7,6 +7,8 @@ export class ChangedError extends Error {}
 
 /** From how many bytes on a read is given to the other worker. */
 const APART = 256 << 10;
+/** The largest offset that is counted with: places are exact as doubles. */
+export const MAX_SIZE = 2 ** 52;
 
 /** The other end of read-worker.js. */
 class Apart {
@@ -74,6 +76,7 @@ export class UrlPart {
       const m = /^bytes \d+-\d+\/(\d+)$/.exec(r.headers.get('Content-Range') ?? '');
       if (!m) throw new Error(`${name}: the server hides the file's length (it must allow the header Content-Range to be read)`);
       p.size = Number(m[1]);
+      if (p.size > MAX_SIZE) throw new Error(`${name}: the server claims a length of ${m[1].slice(0, 30)} bytes`);
       const tag = r.headers.get('ETag');
       p.version = tag && !tag.startsWith('W/') ? tag : r.headers.get('Last-Modified');
       await r.arrayBuffer();
@@ -107,6 +110,8 @@ export class UrlPart {
     }
     if (r.status !== 206) throw new Error(`${this.name}: the server answers ${r.status} ${r.statusText}`);
     const b = new Uint8Array(await r.arrayBuffer());
+    const got = /^bytes (\d+)-/.exec(r.headers.get('Content-Range') ?? '');
+    if (got && Number(got[1]) !== from) throw new ChangedError(`${this.name}: the server gave bytes from ${got[1].slice(0, 30)} on where those from ${from} on were asked for`);
     if (b.length !== n) throw new ChangedError(`${this.name}: the server gave ${b.length} of ${n} bytes`);
     return b;
   }
@@ -116,7 +121,8 @@ async function ask(url, options) {
   try {
     return await fetch(url, { ...options, credentials: 'same-origin', redirect: 'follow', cache: 'no-store' });
   } catch (e) {
-    throw new Error(`${url} can't be reached: ${e.message}. Another site must allow it (CORS), and this page's Content-Security-Policy too`);
+    const other = new URL(url).origin !== self.location.origin;
+    throw new Error(`${url} can't be reached: ${e.message}${other ? '. Another site must allow it (CORS), and this page\'s Content-Security-Policy too' : ''}`);
   }
 }
 

@@ -44,10 +44,12 @@ function task() {
   return { generation: of, check() { if (of !== generation) throw new Cancelled(); } };
 }
 
-function token(what) {
+/** of is what the page knows the task by, where there may be several of its kind one after the other. */
+function token(what, of) {
   running.get(what)?.cancel();
   const t = {
     generation,
+    of,
     cancelled: false,
     cancel() { t.cancelled = true; },
     check() { if (t.cancelled || t.generation !== generation) throw new Cancelled(); },
@@ -348,7 +350,7 @@ const ops = {
   async filter({ expression }) {
     const wrong = setFilter(expression);
     if (wrong) return wrong;
-    const t = token('filter');
+    const t = token('filter', expression);
     const h = decoder.filterPass(0);
     const progress = (done) => tell('hits', { expression, hits: decoder.hitCount(), at: done ? current.stream.end : decoder.pos(h), done });
     pass(decoder, h, t, () => progress(true), () => progress(false)).catch((e) => report('filter', e, t));
@@ -365,12 +367,12 @@ const ops = {
   },
 
   /** Looks for bytes in everything. */
-  async search({ text, hex, ignoreCase }) {
+  async search({ of, text, hex, ignoreCase }) {
     const bytes = patternBytes(text, hex);
     if (!bytes) return 'expected pairs of hex digits';
     if (!bytes.length) return 'there is nothing to search for';
     if (bytes.length > 1024) return 'at most 1,024 bytes can be searched for';
-    const t = token('search');
+    const t = token('search', of);
     search(new Pattern(bytes, ignoreCase && !hex), t).catch((e) => report('search', e, t));
     return null;
   },
@@ -496,10 +498,10 @@ function setFilter(expression) {
 function report(what, e, t) {
   if (t.generation !== generation) return;
   if (e instanceof Cancelled) {
-    tell('cancelled', { what });
+    tell('cancelled', { what, of: t.of });
     return;
   }
-  tell('failed', { what, message: e.message, changed: e instanceof ChangedError });
+  tell('failed', { what, of: t.of, message: e.message, changed: e instanceof ChangedError });
 }
 
 function arrival(offset) {
@@ -572,11 +574,11 @@ async function search(pattern, t) {
       });
       const now = performance.now();
       if (hits.length && now - last > TICK || total >= MAX_SEARCH_HITS) {
-        tell('found', { hits, total, at, length: n });
+        tell('found', { of: t.of, hits, total, at, length: n });
         hits = [];
         last = now;
       } else if (now - last > TICK) {
-        tell('found', { hits: [], total, at });
+        tell('found', { of: t.of, hits: [], total, at });
         last = now;
       }
       if (total >= MAX_SEARCH_HITS || at + b.length >= s.end) break;
@@ -585,7 +587,7 @@ async function search(pattern, t) {
     }
     if (total >= MAX_SEARCH_HITS) break;
   }
-  tell('found', { hits, total, at: s.end, done: true, length: n, more: total >= MAX_SEARCH_HITS });
+  tell('found', { of: t.of, hits, total, at: s.end, done: true, length: n, more: total >= MAX_SEARCH_HITS });
 }
 
 /** What can be asked while no connection's bytes are decoded. */
