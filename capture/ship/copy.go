@@ -50,6 +50,9 @@ func (e *occupiedError) Error() string { return e.name + ": " + fs.ErrExist.Erro
 // compared is what the destination has of a file.
 type compared struct {
 	pieces []piece // the bytes last
+	// kept are the names of side files that only the destination has, as its
+	// sums say.
+	kept []string
 	// sums are those of the destination, nil when it has none; otherSums says
 	// that they can't be read as sums.
 	sums      map[string]string
@@ -65,13 +68,16 @@ func (c *compared) text() []byte {
 	for _, p := range append([]piece{c.pieces[last]}, c.pieces[:last]...) {
 		text = append(text, p.stored+"  "+p.to+"\n"...)
 	}
+	for _, name := range c.kept {
+		text = append(text, c.sums[name]+"  "+name+"\n"...)
+	}
 	return text
 }
 
 // summed says that the sums there list just the pieces, and nothing else of
 // those that are there.
 func (c *compared) summed() bool {
-	if len(c.sums) != len(c.pieces) {
+	if len(c.sums) != len(c.pieces)+len(c.kept) {
 		return false
 	}
 	for k := range c.pieces {
@@ -124,6 +130,20 @@ func (s *Shipper) compare(ctx context.Context, src *proved) (*compared, error) {
 	for k := range c.pieces {
 		if err := s.look(ctx, &c.pieces[k]); err != nil {
 			return nil, err
+		}
+	}
+	for _, ending := range []string{".idx", ".json"} {
+		name := src.stem + ending
+		if c.sums[name] == "" || src.hashes[name] != "" {
+			continue
+		}
+		// Lost here since: there it may be whole.
+		p := piece{from: name, to: name, want: c.sums[name]}
+		if err := s.look(ctx, &p); err != nil {
+			return nil, err
+		}
+		if p.there {
+			c.kept = append(c.kept, name)
 		}
 	}
 	return c, nil

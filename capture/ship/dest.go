@@ -102,13 +102,14 @@ const markDigits = 32
 // Where reads the mark (capture.DestinationName) and the device. What is no
 // mark is none.
 func (d *Folder) Where(context.Context) (Place, error) {
-	st, err := d.fs.Stat(d.path)
-	if err != nil {
-		return Place{}, fmt.Errorf("the destination: %w", err)
-	}
-	p := Place{Device: st.Device}
+	// The mark first: what mounts on demand does so for a name in the folder.
 	const limit = markDigits + 1 // a line
 	text, err := vfs.ReadFile(d.fs, filepath.Join(d.path, capture.DestinationName), limit)
+	st, serr := d.fs.Stat(d.path)
+	if serr != nil {
+		return Place{}, fmt.Errorf("the destination: %w", serr)
+	}
+	p := Place{Device: st.Device}
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, vfs.ErrTooLarge) {
 		return p, nil
 	}
@@ -148,6 +149,9 @@ func (d *Folder) Sweep(ctx context.Context) error {
 	for _, n := range names {
 		if capture.ParseName(n).Form != capture.FormTemporary {
 			continue
+		}
+		if st, err := d.fs.Stat(filepath.Join(d.path, n)); err != nil || !st.Regular {
+			continue // nothing that a Put left
 		}
 		if err := ignoreMissing(d.fs.Remove(filepath.Join(d.path, n))); err != nil {
 			return err

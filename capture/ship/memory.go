@@ -4,6 +4,8 @@ package ship
 // that its files were shipped to.
 
 import (
+	"strings"
+
 	"wiretape/capture"
 	"wiretape/internal/vfs"
 )
@@ -64,8 +66,9 @@ func (m *memory) take(e capture.Entry, name string) {
 			}
 		}
 	case capture.EventPrune:
-		delete(m.sealed, e.File)
-		delete(m.remade, e.File)
+		mark := strings.TrimSuffix(e.File, compressedEnding)
+		delete(m.sealed, mark)
+		delete(m.remade, mark)
 	case capture.EventDestination:
 		if e.Dest == name && e.Reason == reasonKnown {
 			// What lies there without a mark was shipped to this place.

@@ -170,7 +170,7 @@ func (s *Shipper) arrive(ctx context.Context, src *proved, sha string) error {
 		case capture.EventSeal, capture.EventRecover, capture.EventArrive:
 			s.arrived[e.File] = true
 		case capture.EventPrune:
-			delete(s.arrived, strings.TrimSuffix(e.File, ".zst"))
+			delete(s.arrived, strings.TrimSuffix(e.File, compressedEnding))
 		}
 	})
 	if err != nil {

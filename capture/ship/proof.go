@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"wiretape/capture"
 	"wiretape/capture/sidecar"
@@ -54,6 +55,10 @@ func (r damagedReader) Read(p []byte) (int, error) {
 // source opens a file of the directory.
 func (s *Shipper) source(name string) (io.ReadCloser, error) {
 	f, err := s.fs.Open(filepath.Join(s.dir, name))
+	if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EIO) {
+		// It is this file's, and no reason to stop at it.
+		err = &damagedError{file: name, got: wire.SafeText(err.Error(), 300)}
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -183,9 +188,6 @@ func (s *Shipper) readSums(src *proved, _ *Report) error {
 func (s *Shipper) readSidecar(src *proved, rep *Report) error {
 	name := src.stem + ".json"
 	text, err := vfs.ReadFile(s.fs, filepath.Join(s.dir, name), sidecar.MaxSize)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, vfs.ErrTooLarge) {
-		return err
-	}
 	n := capture.ParseName(src.bytes)
 	if err == nil {
 		if sc, perr := sidecar.Parse(text); perr == nil && !sc.Open && sc.Connection == n.Connection && sc.Number == n.Number {
