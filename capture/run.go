@@ -5,8 +5,10 @@ package capture
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"hash"
 	"io"
+	"io/fs"
 	"sort"
 
 	"wiretape/wire"
@@ -87,8 +89,8 @@ func (c *Connection) contextOf(f *File) *wire.Context {
 }
 
 // Open gives the run's bytes, decompressed and one file after the other, and
-// the options for a wire.Reader over them. Errors come from Read: a *FileError
-// or a *DamagedError.
+// the options for a wire.Reader over them. Errors come from Read: a
+// *DamagedError, or a *FileError where a file is gone that was there.
 func (r *Run) Open() (*RunReader, wire.ReaderOptions) { return r.OpenAt(r.Start) }
 
 // OpenAt is Open from an offset in the connection on, clamped to the run.
@@ -104,10 +106,8 @@ func (r *Run) OpenAt(offset int64) (*RunReader, wire.ReaderOptions) {
 	}
 	rr.skip = offset - r.Files[rr.next].Start
 	last := r.Files[len(r.Files)-1]
-	zeros, err := last.zerosFrom()
-	if err != nil {
-		rr.err = err
-	} else if zeros < last.End() {
+	// What can't be read is found again when its turn comes.
+	if zeros, err := last.zerosFrom(); err == nil && zeros < last.End() {
 		opt.ZerosFrom, opt.FileStart = zeros, last.Start
 	}
 	return rr, opt
@@ -119,7 +119,9 @@ type DamagedError struct {
 	Finding wire.Finding
 	// Next is the run behind the damage, nil when there is none.
 	Next *Run
-	Err  error
+	// Unopened: the file could not even be opened; that may pass.
+	Unopened bool
+	Err      error
 }
 
 // Error is the finding's message; the place is in the finding.
@@ -175,14 +177,21 @@ func (rr *RunReader) Read(p []byte) (int, error) {
 			}
 			rr.file = rr.run.Files[rr.next]
 			rr.next++
-			if rr.cur, rr.err = rr.file.openAt(rr.skip); rr.err != nil {
-				continue
-			}
+			var err error
+			rr.cur, err = rr.file.openAt(rr.skip)
 			rr.sum = nil
 			if rr.hashing && rr.skip == 0 && rr.file.proved() {
 				rr.sum = sha256.New()
 			}
 			rr.got, rr.skip = rr.skip, 0
+			if errors.Is(err, fs.ErrNotExist) {
+				rr.err = err
+				continue
+			}
+			if err != nil {
+				rr.damaged(err).Unopened = true
+				continue
+			}
 		}
 		// A zstd file may hold more than was said.
 		want := min(int64(len(p)), rr.file.Length-rr.got)
@@ -234,7 +243,7 @@ func (c *Connection) hashMismatch(f *File, sum string) wire.Finding {
 		Cost:    "what is damaged in the file can't be told by its hash"}
 }
 
-func (rr *RunReader) damaged(err error) {
+func (rr *RunReader) damaged(err error) *DamagedError {
 	f := rr.file
 	at := f.Start + rr.got
 	d := &DamagedError{Err: err, Next: rr.run.After(f.Start), Finding: wire.Finding{
@@ -250,6 +259,7 @@ func (rr *RunReader) damaged(err error) {
 		rr.cur.Close()
 		rr.cur = nil
 	}
+	return d
 }
 
 // zerosFrom is the offset in the connection from which on a file that may end

@@ -27,6 +27,8 @@ type UnitReader struct {
 	// the place in the first run and its decoder, where reading goes on
 	at    int64
 	again wire.Decoder
+	// patient: a file that can't be opened is an error, and not passed over.
+	patient bool
 	// Growing says that the connection may still be recorded: at the end of
 	// what is here Next gives wire.ErrMore.
 	Growing bool
@@ -41,9 +43,10 @@ type UnitReader struct {
 func (c *Connection) Units() *UnitReader { return &UnitReader{conn: c, left: c.runs} }
 
 // UnitsFrom goes on in a run at an offset, a unit's first byte, with the decoder
-// that has observed what came before, and ends with the run.
+// that has observed what came before, and ends with the run. A file that can't
+// be opened is an error here: who goes on from place to place may try again.
 func (c *Connection) UnitsFrom(run *Run, offset int64, dec wire.Decoder) *UnitReader {
-	return &UnitReader{conn: c, left: []*Run{run}, at: offset, again: dec}
+	return &UnitReader{conn: c, left: []*Run{run}, at: offset, again: dec, patient: true}
 }
 
 // Run is the stretch that the last unit came from.
@@ -87,7 +90,7 @@ func (r *UnitReader) Next() (wire.Unit, []wire.Finding, error) {
 		var damage *DamagedError
 		switch {
 		case err == errElsewhere:
-		case errors.As(err, &damage):
+		case errors.As(err, &damage) && !(r.patient && damage.Unopened):
 			r.found = append(r.found, damage.Finding)
 			r.goOn(damage.Next)
 		case err == io.EOF:

@@ -2,13 +2,19 @@ package capture_test
 
 import (
 	"encoding/binary"
+	"errors"
+	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"wiretape/capture"
 	"wiretape/capture/sidecar"
+	"wiretape/internal/lenproto"
+	"wiretape/internal/vfs"
 	"wiretape/wire"
 	"wiretape/wire/dendro"
 )
@@ -159,6 +165,83 @@ func TestUnitsGoOnBehindDamage(t *testing.T) {
 	for _, x := range found {
 		if x.Kind == wire.KindBadLength && (x.Offset != at || x.Offset+x.Length != f.End() || x.File != f.Name) {
 			t.Errorf("%+v", x)
+		}
+	}
+}
+
+// TestUnreadableFile: a file that can't be opened, or read, is a finding with its
+// place and the reason, and the rest is used, by whoever reads the connection.
+func TestUnreadableFile(t *testing.T) {
+	r := recordMem(t, 5, 40, 1000)
+	files := r.count()
+	if files < 4 {
+		t.Fatalf("%d files", files)
+	}
+	for n := 1; n <= files; n++ {
+		for _, kind := range []string{"open", "read"} {
+			for _, why := range []syscall.Errno{syscall.EACCES, syscall.EIO} {
+				what := fmt.Sprintf("file %d, %s: %v", n, kind, why)
+				fault := &vfs.Fault{FS: r.mem(), Decide: func(op vfs.Op) vfs.Verdict {
+					if op.Kind == kind && op.Name == r.name(n, ".cap") {
+						return vfs.Verdict{Err: why}
+					}
+					return vfs.Verdict{}
+				}}
+				opt := capture.InputOptions{FS: fault, Registry: lenproto.Registry}
+				set, err := capture.OpenInputs([]string{"/a"}, opt)
+				if err != nil {
+					t.Fatal(what, err)
+				}
+				c := set.Connections[0]
+				f := c.Files[n-1]
+				var want, got []int64
+				for _, at := range r.ends[1 : len(r.ends)-1] { // behind the preamble, and not the stream's end
+					if at < f.Start || at >= f.End() {
+						want = append(want, at)
+					}
+				}
+				var found []wire.Finding
+				units := c.Units()
+				for {
+					u, fs, err := units.Next()
+					found = append(found, fs...)
+					if err == io.EOF {
+						break
+					}
+					if err != nil {
+						t.Fatal(what, err)
+					}
+					if u.Type == wire.UnitFrame {
+						got = append(got, u.Offset)
+					}
+				}
+				units.Close()
+				if !slices.Equal(got, want) {
+					t.Errorf("%s: frames at %v, want %v", what, got, want)
+				}
+				if kinds(found) != capture.KindUnreadable || found[0].Offset != f.Start || found[0].Length != f.Length ||
+					found[0].File != f.Name || !strings.Contains(found[0].Message, why.Error()) {
+					t.Errorf("%s: %+v", what, found)
+				}
+				info, err := capture.Describe([]string{"/a"}, capture.InfoOptions{Input: opt})
+				if err != nil || !slices.ContainsFunc(info.AllFindings(), func(x wire.Finding) bool { return x.Kind == capture.KindUnreadable && x.File == f.Name }) {
+					t.Errorf("%s: %v, %+v", what, err, info)
+				}
+				if n == 1 || kind == "read" {
+					continue
+				}
+				// Who goes on from place to place is not led past it.
+				run := c.Runs()[0]
+				dec, err := lenproto.Registry.Named(c.Protocol).Open(wire.Config{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				from := c.UnitsFrom(run, f.Start, dec)
+				if _, _, err := from.Next(); !errors.Is(err, why) {
+					t.Errorf("%s: from there: %v", what, err)
+				}
+				from.Close()
+			}
 		}
 	}
 }

@@ -6,11 +6,13 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"wiretape/capture"
 	"wiretape/capture/sidecar"
 	"wiretape/internal/fixture"
+	"wiretape/internal/vfs"
 	"wiretape/wire"
 )
 
@@ -113,7 +115,7 @@ func TestCaptureDirectory(t *testing.T) {
 // Files of the middle alone: entries whose segment's beginning is missing are
 // kept, and nothing is proved of their chain before the next anchor.
 func TestFilesFromTheMiddle(t *testing.T) {
-	dir := recordDir(t, 1<<10, "s11-journal", 2)
+	dir := recordDir(t, 4<<10, "s11-journal", 2)
 	names, err := filepath.Glob(filepath.Join(dir, "*.00000002.cap"))
 	if err != nil || len(names) == 0 {
 		t.Fatal(names, err)
@@ -137,5 +139,34 @@ func TestFilesFromTheMiddle(t *testing.T) {
 	}
 	if c := r.proofOf(0, "chain"); c.Failed != 0 || c.Proved == 0 {
 		t.Errorf("%+v", c)
+	}
+}
+
+// A file that can't be opened is a hole with its place and the reason; what the
+// others hold is in the journal.
+func TestUnreadableFile(t *testing.T) {
+	dir := recordDir(t, 4000, "s1-main", 2)
+	files, err := filepath.Glob(filepath.Join(dir, "c00000001-*.cap"))
+	if err != nil || len(files) < 4 {
+		t.Fatal(files, err)
+	}
+	bad := files[2]
+	set, err := capture.OpenInputs([]string{dir}, capture.InputOptions{FS: &vfs.Fault{FS: vfs.OS, Decide: func(op vfs.Op) vfs.Verdict {
+		if op.Kind == "open" && op.Name == bad {
+			return vfs.Verdict{Err: syscall.EACCES}
+		}
+		return vfs.Verdict{}
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := filepath.Join(t.TempDir(), "out")
+	r, err := Build(set, out, Options{})
+	if err != nil || r.Verdict != Findings {
+		t.Fatal(r.Verdict, err)
+	}
+	f := findingAt(r, capture.KindUnreadable)
+	if f.File != filepath.Base(bad) || f.Offset < 4000 || !strings.Contains(f.Message, "permission denied") || r.FindingsByKind[KindMissing] == 0 || r.Lineages[0].Entries == 0 {
+		t.Errorf("%+v, %s", f, kinds(r))
 	}
 }

@@ -177,8 +177,14 @@ func (b *builder) build() error {
 	return nil
 }
 
-// found reports a finding of a run, with its connection and file.
-func (b *builder) found(run *capture.Run, f wire.Finding) { b.report.add(run.Locate(f)) }
+// found reports a finding of a run, with its connection and file; one that has
+// its file lies where it says, which may be before the run.
+func (b *builder) found(run *capture.Run, f wire.Finding) {
+	if f.File == "" {
+		f = run.Locate(f)
+	}
+	b.report.add(f)
+}
 
 func (b *builder) read(n int64) {
 	b.progress.Read += n
