@@ -64,6 +64,10 @@ type builder struct {
 type contents interface {
 	EachStream(source int64, fn func(archive.StreamSummary) error) error
 	Covered(source int64, stream string, from, to int64) (bool, error)
+	HasSegment(source int64, stream string, rows, first, last, length int64) (bool, error)
+	HasRow(source int64, stream string, ts int64) (bool, error)
+	HasIndex(source int64, stream string, ts int64) (bool, error)
+	HasClock(source, ts int64) (bool, error)
 	EachSpan(source int64, stream string, width int64, fn func(first, last int64, live bool)) error
 }
 
@@ -478,6 +482,7 @@ func (b *builder) rows(p *part, r *dendro.Rows, off int64) error {
 	if !sel.offset(off) {
 		return nil
 	}
+	p.got(r.Seq)
 	part := !sel.whole()
 	for row := range r.All() {
 		if part && (!sel.Span(row.TS, row.TS) || !sel.Stream(b.intern(row.Stream))) {
@@ -537,8 +542,8 @@ func (b *builder) gap(p *part, missing uint64, r *dendro.Rows, off int64) {
 	p.lose(gapLoss(p, missing, r, off))
 }
 
-func (b *builder) lost(c *connection, p *part, why string, off int64) {
-	c.lose(p, why, off, b.pass, b.mine)
+func (b *builder) lost(c *connection, p *part, l Loss) {
+	c.lose(p, l, b.pass, b.mine)
 }
 
 func (b *builder) segment(p *part, s *dendro.Segment, off int64) error {

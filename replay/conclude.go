@@ -72,6 +72,7 @@ func (b *builder) conclude() (iter.Seq2[archive.Source, error], error) {
 		taken[uuid] = true
 		rows = append(rows, row{s, uuid, complete})
 	}
+	b.settleLosses()
 	slices.SortStableFunc(r.Source, func(a, b ReportSource) int { return cmp.Compare(a.UUID, b.UUID) })
 	return func(yield func(archive.Source, error) bool) {
 		for _, x := range rows {
@@ -200,25 +201,7 @@ func (b *builder) interruptions(s *source, id int64) error {
 	return nil
 }
 
-// heal finds the losses that other captured data makes good, and says whether
-// nothing is missing of the source.
-func (b *builder) heal(s *source, id int64) (whole bool, err error) {
-	whole = true
-	for _, p := range s.parts {
-		whole = whole && p.more() == 0
-		for i := range p.losses {
-			l := &p.losses[i]
-			if l.Kind != KindInterruption {
-				if l.Healed, err = b.healed(s, id, p, l); err != nil {
-					return false, err
-				}
-			}
-			whole = whole && l.Healed
-		}
-	}
-	return whole, nil
-}
-
+// healed says that a loss between two times is covered by other captured data.
 func (b *builder) healed(s *source, id int64, p *part, l *Loss) (bool, error) {
 	if l.From == nil || l.To == nil || len(p.streams) == 0 && !p.untracked {
 		return false, nil

@@ -762,6 +762,10 @@ func (f *follower) conclude() error {
 	applied := r.List
 	applied.FindingsByKind = maps.Clone(r.FindingsByKind)
 	f.outstanding()
+	for _, k := range f.order {
+		b.conns = append(b.conns, k.connection)
+	}
+	b.settleLosses()
 	doc := r.document()
 	doc.CreatedWallNs = time.Now().UnixNano() / 1e6 * 1e6
 	if err := f.live.PutDocument(doc); err != nil {
@@ -769,6 +773,7 @@ func (f *follower) conclude() error {
 	}
 	f.pending = 1
 	told := r.List
+	// What is made good is found anew each time.
 	r.List = applied
 	err := errors.Join(f.commit(), f.live.Checkpoint())
 	r.List = told
@@ -849,6 +854,7 @@ func (f *follower) clock(p *part, o *dendro.ClockOffset, _ int64) error {
 }
 
 func (f *follower) rows(p *part, r *dendro.Rows, off int64) error {
+	p.got(r.Seq)
 	for row := range r.All() {
 		p.newest.saw(row.TS)
 		stream := f.names.of(row.Stream)
@@ -912,8 +918,8 @@ func (f *follower) gap(p *part, missing uint64, r *dendro.Rows, off int64) {
 	p.lose(gapLoss(p, missing, r, off))
 }
 
-func (f *follower) lost(c *connection, p *part, why string, off int64) {
-	c.lose(p, why, off, 0, nil)
+func (f *follower) lost(c *connection, p *part, l Loss) {
+	c.lose(p, l, 0, nil)
 }
 
 func (f *follower) refusedSegment(p *part, s *dendro.Segment, x wire.Finding, off int64) error {

@@ -41,6 +41,8 @@ const (
 // Report is the report of a rebuild.
 type Report struct {
 	outcome.Outcome
+	// Losses counts what was lost, and how much of it was made good.
+	Losses Losses         `json:"losses"`
 	Counts ReportCounts   `json:"counts"`
 	Inputs []ReportInput  `json:"connections"`
 	Source []ReportSource `json:"sources"`
@@ -151,34 +153,6 @@ type ReportStream struct {
 	Live     *[2]int64 `json:"live,omitempty"`
 	// cover is the picture of it for the HTML page.
 	cover *coverage
-}
-
-// Loss is what is known to be missing of a source, and why.
-type Loss struct {
-	Kind       string `json:"kind"`
-	Connection string `json:"connection"`
-	Offset     int64  `json:"offset"`
-	// From and To are the times between which it lies, nil where unknown.
-	From *int64 `json:"from,omitempty"`
-	To   *int64 `json:"to,omitempty"`
-	// Rows is how many rows were skipped, Intervals how many sequence numbers
-	// are missing.
-	Rows      int64  `json:"rows,omitempty"`
-	Intervals uint64 `json:"intervals,omitempty"`
-	// Stream where it concerns one stream alone.
-	Stream string `json:"stream,omitempty"`
-	// Healed says that other captured data covers it: nothing is missing.
-	Healed bool `json:"healed"`
-}
-
-// widen makes the loss's time reach over ts.
-func (l *Loss) widen(ts int64) {
-	if l.From == nil || ts < *l.From {
-		l.From = &ts
-	}
-	if l.To == nil || ts > *l.To {
-		l.To = &ts
-	}
 }
 
 // maxLosses bounds the losses that are kept of one source on one connection.

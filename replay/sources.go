@@ -47,6 +47,8 @@ type connection struct {
 	number int
 	// parts are what it contributes to each source.
 	parts []*part
+	// cuts are where it was found to be cut.
+	cuts []int64
 	// listed is how many losses are kept of it, of all its sources; fanned how
 	// many of those concerned every source; omitted how many more of these were
 	// only counted, by the pass.
@@ -89,6 +91,7 @@ type part struct {
 	// untracked: it has streams that streams has not, for there were too many.
 	untracked bool
 	losses    []Loss
+	seqs      []seqRun // of the Rows frames that were applied
 	moreLoss  int64
 	omitted   int64                   // of the connection, before this part was there
 	pos       int64                   // of the next index entry
@@ -362,7 +365,7 @@ func (c *connection) locate(f wire.Finding) wire.Finding {
 // lose notes a loss of every source of the connection, or of p alone; mine says
 // which parts this pass is about. A stream may hold as many losses of every
 // source as it has sources, so above a limit they are counted once for all.
-func (c *connection) lose(p *part, why string, off int64, pass int, mine func(*part) bool) {
+func (c *connection) lose(p *part, l Loss, pass int, mine func(*part) bool) {
 	parts := c.parts
 	switch {
 	case p != nil:
@@ -380,8 +383,9 @@ func (c *connection) lose(p *part, why string, off int64, pass int, mine func(*p
 		if mine != nil && !mine(q) {
 			continue
 		}
-		l := Loss{Kind: why, Connection: c.ID, Offset: off}
-		if q.newest.has {
+		l := l
+		l.Connection = c.ID
+		if l.From == nil && q.newest.has {
 			l.widen(q.newest.ts)
 		}
 		q.lose(l)

@@ -19,7 +19,7 @@ func (surveyor) failed() error                                                  
 func (surveyor) found(wire.Finding)                                               {}
 func (surveyor) gap(*part, uint64, *dendro.Rows, int64)                           {}
 func (surveyor) refusedSegment(*part, *dendro.Segment, wire.Finding, int64) error { return nil }
-func (surveyor) lost(*connection, *part, string, int64)                           {}
+func (surveyor) lost(*connection, *part, Loss)                                    {}
 func (surveyor) skipped(*part, *dendro.Rows, int64) error                         { return nil }
 func (surveyor) index(*part, *dendro.Index, int64) error                          { return nil }
 func (surveyor) update(*part, *dendro.SourceUpdate) error                         { return nil }

@@ -21,17 +21,10 @@ import (
 func (r *Report) Text(w io.Writer, archive string) error {
 	b := bufio.NewWriter(w)
 	c := &r.Counts
-	switch r.Verdict {
-	case Failed:
+	if r.Verdict == Failed {
 		fmt.Fprintf(b, "failed: %s\n", wire.SafeText(r.Error, 0))
-	case Clean:
-		what := "whole"
-		if len(r.Selection) > 0 {
-			what = "in part, as selected"
-		}
-		fmt.Fprintf(b, "%s: rebuilt %s, nothing to report\n", archive, what)
-	default:
-		fmt.Fprintf(b, "%s: rebuilt, with findings\n", archive)
+	} else {
+		fmt.Fprintf(b, "%s: %s\n", archive, r.headline())
 	}
 	if len(r.Selection) > 0 {
 		fmt.Fprintf(b, "  only      %s\n", wire.SafeText(strings.Join(r.Selection, "; "), 1000))
@@ -87,31 +80,47 @@ func (r *Report) Text(w io.Writer, archive string) error {
 	if r.Quarantine != "" {
 		fmt.Fprintf(b, "What could not be in the archive is in %s, with its bytes.\n", archive+quarantineSuffix)
 	}
-	r.advice(b)
+	for _, l := range r.advice() {
+		fmt.Fprintln(b, l)
+	}
 	return b.Flush()
 }
 
-// advice says what would close what is missing.
-func (r *Report) advice(b io.Writer) {
-	open := 0
-	for _, s := range r.Source {
-		for _, l := range s.Losses {
-			if !l.Healed {
-				open++
-			}
-		}
+// headline says what a rebuild that did not fail came to.
+func (r *Report) headline() string {
+	what := "rebuilt whole"
+	if len(r.Selection) > 0 {
+		what = "rebuilt in part, as selected"
 	}
-	if open > 0 {
-		fmt.Fprintf(b, "%s not made good by other captured data. A capture of another connection or site that covers\n"+
-			"the time, given together with these inputs, closes it.\n", wire.Many(int64(open), "loss")+areIs(open))
+	l := r.Losses
+	switch {
+	case r.Verdict == Clean && l.Found == 0:
+		return what + ", nothing to report"
+	case r.Verdict == Clean:
+		return what + ", all losses made good by other captured data"
+	case l.Missing > 0 && l.Unknown > 0:
+		return "rebuilt, with " + wire.Count(l.Missing, "loss") + " not made good, and " + wire.Itoa(l.Unknown) + " of which it can't be told"
+	case l.Missing > 0:
+		return "rebuilt, with " + wire.Count(l.Missing, "loss") + " not made good"
+	case l.Unknown > 0:
+		return "rebuilt, with " + wire.Count(l.Unknown, "loss") + " of which it can't be told what is missing"
+	case l.Found > 0:
+		return "rebuilt, all losses made good by other captured data, with findings"
 	}
+	return "rebuilt, with findings"
 }
 
-func areIs(n int) string {
-	if n == 1 {
-		return " is"
+// advice says what would close what is missing, where something would.
+func (r *Report) advice() (lines []string) {
+	l := r.Losses
+	if l.Missing > 0 {
+		lines = append(lines, wire.Count(l.Missing, "loss")+" not made good by other captured data: a capture of another connection or "+
+			"site that covers the time, given together with these inputs, closes it.")
 	}
-	return " are"
+	if l.Unknown > 0 {
+		lines = append(lines, wire.Count(l.Unknown, "loss")+" of which it can't be told what was lost, and so not whether other captured data holds it.")
+	}
+	return lines
 }
 
 func ofUnknownKind(n int64) string {
@@ -156,21 +165,6 @@ func (s *ReportSource) text(b io.Writer) {
 		}
 		fmt.Fprintf(b, "  loss: %s\n", l.text())
 	}
-}
-
-// text says a loss in one line.
-func (l *Loss) text() string {
-	t := l.Kind + " on " + wire.SafeText(l.Connection, 80) + " at " + wire.Itoa(l.Offset)
-	if l.Stream != "" {
-		t += ", stream " + quote(l.Stream)
-	}
-	if l.From != nil && l.To != nil {
-		t += ", " + between([2]int64{*l.From, *l.To})
-	}
-	if l.Healed {
-		t += " (made good by other captured data)"
-	}
-	return t
 }
 
 // maxTextStreams is how many streams, and how many losses, of a source the text

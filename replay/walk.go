@@ -40,7 +40,7 @@ type visitor interface {
 	gap(p *part, missing uint64, r *dendro.Rows, off int64)
 	// lost is told of bytes or frames that can't be credited; p is nil when it
 	// could be any source.
-	lost(c *connection, p *part, why string, off int64)
+	lost(c *connection, p *part, l Loss)
 }
 
 // walk reads a connection and tells v. progress is told bytes read. A connection
@@ -49,7 +49,7 @@ type visitor interface {
 func walk(c *connection, g *registry, v visitor, progress func(n int64)) error {
 	w := &walker{c: c, g: g, v: v, ordinals: map[uint32]*part{}, growing: c.growing}
 	c.clean = c.wholeAsFarAsKnown()
-	c.walker, c.dec, c.at, c.framed = w, nil, 0, 0
+	c.walker, c.dec, c.at, c.framed, c.cuts = w, nil, 0, 0, nil
 	if len(c.Runs()) == 0 {
 		return nil
 	}
@@ -101,7 +101,21 @@ type walker struct {
 func (w *walker) hole(why string, off int64) {
 	w.c.clean = false
 	clear(w.ordinals)
-	w.v.lost(w.c, nil, why, off)
+	w.v.lost(w.c, nil, Loss{Kind: why, Offset: off})
+}
+
+// cut notes the frame at off, in which the connection ends. It is a loss of the
+// source that it names.
+func (w *walker) cut(run *capture.Run, off int64) {
+	w.c.clean = false
+	w.c.cuts = append(w.c.cuts, off)
+	x := readFragment(run, off)
+	var p *part
+	if x.HasSource && x.Kind != dendro.KindHandshake {
+		p = w.ordinals[x.Source]
+	}
+	clear(w.ordinals)
+	w.v.lost(w.c, p, x.loss(wire.KindCut, off))
 }
 
 // read goes through the connection as far as it can be read.
@@ -131,7 +145,10 @@ func (w *walker) units(units *capture.UnitReader, each func(u wire.Unit) (bool, 
 		case errors.Is(err, wire.ErrMore):
 			return true, nil
 		case err == io.EOF:
-			if e := units.Ending(); e != wire.EndingClean && !hole {
+			switch e := units.Ending(); {
+			case e == wire.EndingCut && !hole && units.Run() != nil:
+				w.cut(units.Run(), c.at)
+			case e != wire.EndingClean && !hole:
 				w.hole(string(e), c.at)
 			}
 			if run := units.Run(); run != nil {
@@ -277,7 +294,7 @@ func (w *walker) refused(u wire.Unit, out *dendro.Outcome) error {
 	if !known {
 		p = nil
 	}
-	w.v.lost(w.c, p, wire.KindMalformed, u.Offset)
+	w.v.lost(w.c, p, fragmentOf(u.Bytes[:min(len(u.Bytes), maxFragment)], u.Offset).loss(wire.KindMalformed, u.Offset))
 	if out.Kind == dendro.KindHandshake {
 		if known {
 			delete(w.ordinals, ord)

@@ -62,6 +62,39 @@ func (c contents) Covered(source int64, stream string, from, to int64) (bool, er
 	return covered, readError(err)
 }
 
+// HasSegment says that one segment that stays reaches over all of a Segment
+// frame's time with as many rows, and where the time is the very same, with as
+// many bytes; a length of 0 is not known.
+func (c contents) HasSegment(source int64, stream string, rows, first, last, length int64) (bool, error) {
+	return c.has("SELECT 1 FROM segments WHERE source_id=? AND stream=? AND last_ts>=? AND first_ts<=? AND rows>=?"+
+		" AND (?=0 OR first_ts<? OR last_ts>? OR length(bytes)=?) LIMIT 1",
+		source, stream, last, first, rows, length, first, last, length)
+}
+
+// HasRow says that there is a row of that time, live or in a segment's span.
+func (c contents) HasRow(source int64, stream string, ts int64) (bool, error) {
+	ok, err := c.has("SELECT 1 FROM wal WHERE source_id=? AND stream=? AND ts=?", source, stream, ts)
+	if err != nil || ok {
+		return ok, err
+	}
+	return c.has("SELECT 1 FROM segments WHERE source_id=? AND stream=? AND last_ts>=? AND first_ts<=? LIMIT 1", source, stream, ts, ts)
+}
+
+// HasIndex says that there is an index entry of that stream and time.
+func (c contents) HasIndex(source int64, stream string, ts int64) (bool, error) {
+	return c.has("SELECT 1 FROM caller_rows WHERE source_id=? AND stream=? AND ts=? LIMIT 1", source, stream, ts)
+}
+
+// HasClock says that there is a clock observation of that time.
+func (c contents) HasClock(source, ts int64) (bool, error) {
+	return c.has("SELECT 1 FROM clock_offsets WHERE source_id=? AND ts=?", source, ts)
+}
+
+func (c contents) has(query string, args ...any) (bool, error) {
+	ok, err := c.db.One(query, func([]driver.Value) error { return nil }, args...)
+	return ok, readError(err)
+}
+
 // EachSpan tells the times of a stream's segments, and of its live rows in
 // steps of width: fn gets the first and last time of the rows in each step.
 func (c contents) EachSpan(source int64, stream string, width int64, fn func(first, last int64, live bool)) error {

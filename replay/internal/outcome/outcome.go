@@ -48,7 +48,7 @@ func (o *Outcome) Settle(err error, l *List) {
 	switch {
 	case err != nil:
 		o.Verdict, o.Error = Failed, err.Error()
-	case len(l.FindingsByKind) > 0:
+	case l.open():
 		o.Verdict = Found
 	default:
 		o.Verdict = Clean
@@ -69,9 +69,22 @@ func (o *Outcome) ExitCode() int {
 // List is the findings of a report. FindingsByKind counts all of them; Findings
 // lists them up to the limits, and FindingsOmitted is how many are only counted.
 type List struct {
-	FindingsByKind  map[string]int64 `json:"findings_by_kind"`
+	FindingsByKind map[string]int64 `json:"findings_by_kind"`
+	// MadeGood is how many of each kind tell of something that other captured
+	// data holds: nothing is missing by these.
+	MadeGood        map[string]int64 `json:"findings_made_good,omitempty"`
 	FindingsOmitted int64            `json:"findings_omitted,omitempty"`
 	Findings        []wire.Finding   `json:"findings"`
+}
+
+// open says that there is a finding that was not made good.
+func (l *List) open() bool {
+	for kind, n := range l.FindingsByKind {
+		if n > l.MadeGood[kind] {
+			return true
+		}
+	}
+	return false
 }
 
 // NewList is an empty list, whose members are empty and not null in JSON.

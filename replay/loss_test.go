@@ -1,0 +1,140 @@
+package replay
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"wiretape/wire"
+	"wiretape/wire/dendro"
+)
+
+// TestCutHeldAgainstOthers: a connection that is cut in any frame has lost
+// nothing where another one brings that frame, and is never said to have lost
+// nothing where the other one lacks it.
+func TestCutHeldAgainstOthers(t *testing.T) {
+	b := must(os.ReadFile(stream("real/small")))
+	ends := frameEnds(b)
+	dir := t.TempDir()
+	cutAt, other := filepath.Join(dir, "cut.stream"), filepath.Join(dir, "other.stream")
+	shake := b[dendro.PreambleSize:ends[1]]
+	// The same Handshake once more: this connection does not begin with the
+	// bytes of the one that is cut.
+	again := slices.Concat(b[:dendro.PreambleSize], shake, b[dendro.PreambleSize:])
+	write(t, other, again)
+	states := map[string]map[LossState]int{}
+	for i := 1; i < len(ends); i++ {
+		from, to := ends[i-1], ends[i]
+		kind := dendro.KindName(uint32(b[from+dendro.LenSize]))
+		if states[kind] == nil {
+			states[kind] = map[LossState]int{}
+		}
+		for _, n := range []int{(to - from) / 2, to - from - 1} {
+			write(t, cutAt, b[:from+n])
+			r, _ := mustBuild(t, Options{}, cutAt, other)
+			if i == 1 {
+				continue // no source was introduced on it
+			}
+			if r.Losses.Found != 1 {
+				t.Fatalf("frame %d, a %s, cut after %d bytes: %+v", i, kind, n, r.Losses)
+			}
+			l := r.Source[0].Losses[0]
+			states[kind][l.State]++
+			if l.Frame != kind || l.Healed != (l.State == LossMadeGood) {
+				t.Errorf("frame %d, a %s, cut after %d bytes: %+v", i, kind, n, l)
+			}
+			if n == to-from-1 && l.State == LossUnknown {
+				t.Errorf("frame %d, a %s, but for its last byte: %s", i, kind, l.text())
+			}
+			if l.State == LossMissing {
+				t.Errorf("frame %d, a %s, cut after %d bytes and there on the other connection: %s", i, kind, n, l.text())
+			}
+			if healed := r.Verdict == Clean && r.ExitCode() == 0 && r.MadeGood[wire.KindCut] == 1; healed != l.Healed {
+				t.Errorf("frame %d: verdict %s, %+v, for %s", i, r.Verdict, r.MadeGood, l.State)
+			}
+		}
+	}
+	for kind, m := range states {
+		if kind != "Handshake" && m[LossMadeGood] == 0 {
+			t.Errorf("no %s frame was found on the other connection: %v", kind, m)
+		}
+	}
+
+	// The other connection without that frame.
+	for i := 3; i < len(ends); i++ {
+		from, to := ends[i-1], ends[i]
+		kind := uint32(b[from+dendro.LenSize])
+		if kind != dendro.KindSegment && kind != dendro.KindRows {
+			continue
+		}
+		at := len(shake)
+		lacking := slices.Concat(again[:at+from], again[at+to:])
+		write(t, other, lacking)
+		write(t, cutAt, b[:to-1])
+		r, _ := mustBuild(t, Options{}, cutAt, other)
+		p := dendro.Fragment(b[from:to], 0)
+		for _, l := range r.Source[0].Losses {
+			if l.Kind == wire.KindCut && l.Healed && !empty(p) && !sealed(t, b, p) {
+				t.Errorf("frame %d is in neither: %s", i, l.text())
+			}
+		}
+	}
+}
+
+func empty(p dendro.Partial) bool { return p.Kind == dendro.KindRows && p.Count == 0 }
+
+// sealed says that all rows of a frame are in Segments of the stream as well.
+func sealed(t *testing.T, b []byte, p dendro.Partial) bool {
+	for row := range p.Rows.All() {
+		in := false
+		ends := frameEnds(b)
+		for i := 1; i < len(ends); i++ {
+			s := dendro.Fragment(b[ends[i-1]:ends[i]], 0)
+			in = in || s.Kind == dendro.KindSegment && bytes.Equal(s.Stream, row.Stream) && s.First <= row.TS && row.TS <= s.Last
+		}
+		if !in {
+			return false
+		}
+	}
+	return p.Kind == dendro.KindRows
+}
+
+// TestLossesLookDifferent: what is missing, what was made good and what can't be
+// told are said in other words, and a cure is promised for the first alone.
+func TestLossesLookDifferent(t *testing.T) {
+	b := must(os.ReadFile(stream("real/small")))
+	ends := frameEnds(b)
+	seg := slices.IndexFunc(ends, func(e int) bool { return b[e+dendro.LenSize] == dendro.KindSegment })
+	dir := t.TempDir()
+	cut, short := filepath.Join(dir, "cut.stream"), filepath.Join(dir, "short.stream")
+	write(t, cut, b[:ends[seg+1]-100])
+	write(t, short, b[:ends[seg]+2])
+	const cure = "closes it"
+	for _, c := range []struct {
+		paths   []string
+		exit    int
+		head    string
+		state   LossState
+		promise bool
+	}{
+		{[]string{cut}, 3, "rebuilt, with 1 loss not made good", LossMissing, true},
+		{[]string{short}, 3, "rebuilt, with 1 loss of which it can't be told what is missing", LossUnknown, false},
+		{[]string{cut, stream("real/small")}, 0, "rebuilt whole, all losses made good by other captured data", LossMadeGood, false},
+		{[]string{short, stream("real/small")}, 0, "rebuilt whole, all losses made good by other captured data", LossMadeGood, false},
+	} {
+		r, _ := mustBuild(t, Options{}, c.paths...)
+		var text strings.Builder
+		if err := r.Text(&text, "OUT"); err != nil {
+			t.Fatal(err)
+		}
+		got := text.String()
+		head, _, _ := strings.Cut(got, "\n")
+		if r.ExitCode() != c.exit || head != "OUT: "+c.head || r.Source[0].Losses[0].State != c.state ||
+			strings.Contains(got, cure) != c.promise || strings.Contains(got, "partial frame is lost") != (c.exit != 0) {
+			t.Errorf("exit code %d, %+v\n%s", r.ExitCode(), r.Losses, got)
+		}
+	}
+}
