@@ -252,6 +252,7 @@ class App {
     document.title = visible(`${info.name} – Wiretape`);
     this.frames.fittings = 0;
     this.frames.fitted = {};
+    this.frames.settled = '';
     this.frames.columns();
     this.frames.reset();
     this.findings.reset();

@@ -12,6 +12,8 @@ import { startWorker } from './trusted.js';
 const PATIENCE = 20000;
 const PAGE = 50;
 const FIRST_COLUMNS = 12;
+/** Of how many columns those that are shown can be chosen. */
+const MAX_PICKS = 2000;
 /** The codecs that are read (worker/inflate.js). */
 const CODECS = ['UNCOMPRESSED', 'SNAPPY', 'GZIP', 'BROTLI', 'ZSTD', 'LZ4', 'LZ4_RAW'];
 
@@ -97,7 +99,7 @@ export class Segment {
     return h('section', { class: 'verdict' },
       h('p', { class: c.sound ? 'good' : 'bad' }, h('strong', { text: c.sound ? (c.proved ? '✓ Proved' : '✓ No fault found') : `⚠ ${many(c.findings.length, 'finding')}` }),
         h('span', { text: c.proved ? ': the time column was read whole, is sorted, and is what the frame says.' : '' })),
-      h('p', { class: 'line', text: `${many(c.rows, 'Parquet row')}${c.distinct === undefined ? '' : `, ${many(c.distinct, 'timestamp')}, ${t(c.first)} to ${t(c.last)}`}, ${bytes(c.length)} at offset ${number(c.offset)}` }),
+      h('p', { class: 'line', text: `${many(c.rows, 'Parquet row')}${c.distinct === undefined ? '' : `, ${many(c.distinct, 'timestamp')}${c.distinct ? `, ${t(c.first)} to ${t(c.last)}` : ''}`}, ${bytes(c.length)} at offset ${number(c.offset)}` }),
       ...c.findings.map((f) => h('p', { class: 'bad' }, h('button', {
         class: 'link', type: 'button', text: f.kind, onclick: () => this.app.selectPlace(f),
       }), h('span', { text: visible(` ${f.message}${f.expected ? ` · expected ${f.expected}` : ''}${f.found ? `, found ${f.found}` : ''}`) }))),
@@ -188,7 +190,7 @@ export class Segment {
       note.hidden = true;
       list.draw();
     };
-    const picks = h('div', { class: 'picks' }, m.columns.slice(0, 2000).map((c) => h('label', {}, h('input', {
+    const picks = h('div', { class: 'picks' }, m.columns.slice(0, MAX_PICKS).map((c) => h('label', {}, h('input', {
       type: 'checkbox', checked: chosen.includes(c),
       onchange: (e) => {
         const on = new Set(chosen);
@@ -197,10 +199,11 @@ export class Segment {
         chosen = m.columns.filter((x) => on.has(x));
         choose();
       },
-    }), h('span', { text: visible(c) }))));
+    }), h('span', { text: visible(c) }))), m.columns.length > MAX_PICKS ? h('span', { class: 'dim', text: `and ${number(m.columns.length - MAX_PICKS)} more, which can’t be chosen` }) : null);
+    scroll.style.height = `${Math.min(280, 46 + 20 * Math.max(0, m.rows))}px`;
     choose();
     // The list measures itself once it is in the page.
-    requestAnimationFrame(() => list.setCount(m.rows));
+    requestAnimationFrame(() => list.setCount(Math.max(0, m.rows)));
     return h('section', {}, h('details', {}, h('summary', { text: `Choose columns (${number(m.columns.length)})` }), picks),
       h('p', { class: 'line', text: many(m.rows, 'row') }), note, scroll);
   }

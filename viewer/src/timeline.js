@@ -25,7 +25,8 @@ function line(g, x, from, to, colour, dash) {
 }
 
 /** A triangle at the top; an open one was told by what lies beside the bytes. */
-function findingMark(g, x, colour, open = false) {
+function findingMark(g, at, colour, open = false) {
+  const x = Math.max(5, Math.min(g.canvas.clientWidth - 5, at));
   g.beginPath();
   g.moveTo(x - 4, 1);
   g.lineTo(x + 4, 1);

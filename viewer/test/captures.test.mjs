@@ -792,6 +792,40 @@ test('a server that answers with other bytes, lengths or times than asked is fou
   await quiet(page);
 });
 
+test('nested columns with nulls and ten thousand columns are shown', async () => {
+  const page = await open();
+  await openFiles(page, [generate('nested', join(dir, 'nested.stream'))]);
+  const segment = async (n, columns) => {
+    await go(page, n);
+    await unit(page, n);
+    await page.click('#tab-segment');
+    await page.waitForFunction((c) => document.getElementById('pane-segment').textContent.includes(c), `Choose columns (${columns})`);
+    await page.waitForFunction(() => document.querySelectorAll('#pane-segment .p-row:not([hidden]) .p-cell')[1]?.textContent);
+  };
+  await segment(2, 4);
+  const row = (i) => page.evaluate((n) => [...document.querySelectorAll('#pane-segment .p-row')].find((r) => r.index === n && !r.hidden)?.innerText.split('\n').map((s) => s.trim()), i);
+  assert.deepEqual((await row(0)).slice(2), ['[]', '{"<b>x</b>":1,"\\u202ey":2}', '{"text":"<img src=x>","bytes":["0x01fe","0x"]}']);
+  assert.deepEqual((await row(1)).slice(2), ['["0"]', '{}', 'null']);
+  await segment(3, '10,001');
+  await page.locator('#pane-segment summary', { hasText: 'Choose columns' }).click();
+  assert.equal(await page.locator('.picks input').count(), 2000);
+  assert.match(await page.textContent('.picks'), /and 8,001 more, which can’t be chosen/);
+  await quiet(page);
+});
+
+test('each capture has its own columns, also behind one that has as few', async () => {
+  const page = await open();
+  const columns = () => page.evaluate(() => [...document.querySelectorAll('#columns .cell')].map((c) => c.textContent.split(' ')[0]).join(' '));
+  const bare = { name: 'x.stream', mimeType: '', buffer: readFileSync(fixture('real/small.stream')).subarray(0, 14) };
+  for (let i = 0; i < 3; i++) {
+    await openFiles(page, [bare]);
+    assert.equal(await columns(), 'No. Offset Kind Size Summary');
+  }
+  await openFiles(page, [fixture('real/live.stream')]);
+  assert.equal(await columns(), 'No. Offset Kind Source Stream Time Size Summary');
+  await quiet(page);
+});
+
 test('a recovered connection has one count of findings everywhere, the sidecar’s word among them', async () => {
   const capture = join(work, 'capture');
   execFileSync('go', ['build', '-o', capture, './cmd/capture'], { cwd: root, stdio: 'inherit' });

@@ -23,15 +23,17 @@ const parsers = {
 let file;
 let metadata;
 
+function bytes(v) {
+  const h = Array.from(v.subarray(0, MAX_CELL / 2), (b) => b.toString(16).padStart(2, '0')).join('');
+  return `0x${h}${v.length > MAX_CELL / 2 ? '…' : ''}`;
+}
+
 function plain(v) {
   if (v === undefined || v === null) return null;
   if (typeof v === 'bigint') return v.toString();
-  if (v instanceof Uint8Array) {
-    const h = Array.from(v.subarray(0, MAX_CELL / 2), (b) => b.toString(16).padStart(2, '0')).join('');
-    return `0x${h}${v.length > MAX_CELL / 2 ? '…' : ''}`;
-  }
+  if (v instanceof Uint8Array) return bytes(v);
   if (typeof v === 'object') {
-    const s = JSON.stringify(v, (k, w) => (typeof w === 'bigint' ? w.toString() : w));
+    const s = JSON.stringify(v, (k, w) => (typeof w === 'bigint' ? w.toString() : w instanceof Uint8Array ? bytes(w) : w));
     return s.length > MAX_CELL ? `${s.slice(0, MAX_CELL)}…` : s;
   }
   const s = String(v);
@@ -49,9 +51,9 @@ function leaves(node, path, out) {
 
 /** What a page asks: open({bytes}), then rows({columns, from, count}). */
 export const ops = {
-  open({ bytes }) {
-    file = { byteLength: bytes.byteLength, slice: (a, b) => bytes.slice(a, b) };
-    metadata = parquetMetadata(bytes, { parsers, geoparquet: false });
+  open({ bytes: all }) {
+    file = { byteLength: all.byteLength, slice: (a, b) => all.slice(a, b) };
+    metadata = parquetMetadata(all, { parsers, geoparquet: false });
     const tree = parquetSchema(metadata);
     return {
       rows: Number(metadata.num_rows), version: metadata.version, created: metadata.created_by ?? '',

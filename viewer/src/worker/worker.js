@@ -15,6 +15,8 @@ import { Pattern, patternBytes } from './search.js';
 const TICK = 120;
 /** A detail instance that has grown beyond this is replaced. */
 const DETAIL_MEMORY = 24 << 20;
+/** An index that has grown beyond this is not used again for what is opened next. */
+const INDEX_MEMORY = 48 << 20;
 /** How much a walk to a place reads at first. */
 const SEEK = 128 << 10;
 /** The largest frame that is opened. */
@@ -118,6 +120,7 @@ const ops = {
   async open({ files }) {
     const of = ++generation;
     current = unit = undefined;
+    if (decoder.memory > INDEX_MEMORY) decoder = await Decoder.start(module);
     if (files.length > MAX_FILES) throw new Error(`${files.length} files are more than can be opened at once`);
     const list = await Promise.all(files.map(async (f) => ({
       path: f.path,

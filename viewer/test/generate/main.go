@@ -43,6 +43,9 @@ func run(args []string) error {
 	if len(args) == 2 && args[0] == "segments" {
 		return segments(args[1])
 	}
+	if len(args) == 2 && args[0] == "nested" {
+		return nested(args[1])
+	}
 	if len(args) >= 4 && args[0] == "connections" {
 		return connections(args[len(args)-1], args[1:len(args)-1]...)
 	}

@@ -47,3 +47,62 @@ func segments(name string) error {
 	}
 	return os.WriteFile(name, b, 0o644)
 }
+
+// deep is a row of the Parquet file with nested columns that nested writes.
+type deep struct {
+	Timestamp int64              `parquet:"timestamp"`
+	List      []int64            `parquet:"list,list"`
+	Map       map[string]float64 `parquet:"map"`
+	Inner     *inner             `parquet:"inner,optional"`
+}
+
+type inner struct {
+	Text  *string  `parquet:"text,optional"`
+	Bytes [][]byte `parquet:"bytes,list"`
+}
+
+// nested writes a stream with two Segments: one of nested columns with nulls, one
+// of ten thousand columns.
+func nested(name string) error {
+	b := opening(1)
+	add := func(stream string, rows int, file []byte) {
+		b = dendro.AppendSegment(b, &dendro.Segment{Source: 0, Stream: []byte(stream), Rows: uint64(rows),
+			FirstTS: start, LastTS: start + int64(rows-1)*1e9, Bytes: file})
+	}
+	var file bytes.Buffer
+	w := parquet.NewGenericWriter[deep](&file, parquet.Compression(&parquet.Zstd))
+	rows := make([]deep, 60)
+	for i := range rows {
+		rows[i].Timestamp = start + int64(i)*1e9
+		rows[i].List = make([]int64, i%3)
+		if i%2 == 0 {
+			text := "<img src=x>"
+			rows[i].Map = map[string]float64{"<b>x</b>": 1, "\u202ey": 2}
+			rows[i].Inner = &inner{&text, [][]byte{{1, 254}, nil}}
+		}
+	}
+	if _, err := w.Write(rows); err != nil {
+		return err
+	}
+	if err := w.Close(); err != nil {
+		return err
+	}
+	add("nested", len(rows), file.Bytes())
+
+	columns := parquet.Group{"timestamp": parquet.Leaf(parquet.Int64Type)}
+	for i := range 10000 {
+		columns[fmt.Sprintf("c%05d", i)] = parquet.Optional(parquet.Leaf(parquet.Int64Type))
+	}
+	var wide bytes.Buffer
+	ww := parquet.NewGenericWriter[any](&wide, parquet.NewSchema("wide", columns))
+	for i := range 5 {
+		if _, err := ww.Write([]any{map[string]any{"timestamp": start + int64(i)*1e9}}); err != nil {
+			return err
+		}
+	}
+	if err := ww.Close(); err != nil {
+		return err
+	}
+	add("wide", 5, wide.Bytes())
+	return os.WriteFile(name, b, 0o644)
+}
