@@ -334,7 +334,7 @@ test('files join to connections by their names, and runs break at holes alone', 
     { path: c(1, 'cap'), part: part(100) }, { path: c(1, 'json'), part: side(0, 100) },
     { path: c(2, 'cap'), part: part(50) }, { path: c(2, 'json'), part: side(100, 50) },
     { path: c(4, 'cap.partial'), part: part(10) }, { path: c(4, 'json.partial'), part: side(200, 10, { protocol: 'dendro', version: 1, entries: [] }) },
-    { path: 'd/journal.jsonl', part: part(5) }, { path: 'd/lock', part: part(0) }, { path: 'other.bin', part: part(7) },
+    { path: 'd/journal.jsonl', part: part(5) }, { path: 'd/lock', part: part(0) }, { path: 'd/destination.id', part: part(33) }, { path: 'other.bin', part: part(7) },
   ];
   const g = group(files);
   assert.deepEqual(g.map((x) => x.name), ['c00000001-0123abcd', 'other.bin']);

@@ -48,7 +48,7 @@ export function group(files) {
     if (withBytes.length) out.push({ name: c.name, path: c.path, list: withBytes, withoutBytes: list.filter((n) => !withBytes.includes(n)) });
   }
   // Files of a capture that are no bytes, such as its journal, are no connections.
-  const side = /(^|\/)(journal\.jsonl|lock|README[^/]*)$|\.(sha256|new|idx)$/;
+  const side = /(^|\/)(journal\.jsonl|lock|destination\.id|README[^/]*)$|\.(sha256|new|idx)$/;
   const among = capture.size > 0;
   for (const f of plain.sort((a, b) => (a.path < b.path ? -1 : 1))) {
     if (among && side.test(f.path)) continue;
