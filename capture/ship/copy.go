@@ -405,7 +405,7 @@ func (s *Shipper) put(ctx context.Context, stem string, p *piece, over Over) err
 		case p.want != "" && p.plain != p.want:
 			return &damagedError{file: p.from, want: p.want, got: p.plain}
 		case p.lies != "" && lies != p.lies:
-			return &damagedError{file: p.from, want: p.lies, got: lies}
+			return &damagedError{file: p.from, want: p.lies, got: lies, by: stem + sumsEnding}
 		case p.expect != "" && p.expect != sumOf(out):
 			return &occupiedError{stem + sumsEnding}
 		}

@@ -8,6 +8,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"io/fs"
 	"strings"
 
@@ -162,9 +163,39 @@ const maxWord = 60
 // arrive has the destination's own journal say that a file arrived: what
 // vanishes there later is missed by that.
 func (s *Shipper) arrive(ctx context.Context, src *proved, sha string) error {
-	if s.arrived == nil {
-		s.arrived = map[string]bool{}
+	there, err := s.hasArrived(ctx, src.mark())
+	if there || err != nil {
+		return err
 	}
+	n := capture.ParseName(src.bytes)
+	e := capture.Entry{Event: capture.EventArrive, Connection: n.Connection, File: src.mark(), SHA256: sha}
+	if src.form == capture.FormBytes {
+		e.Bytes = src.size
+	}
+	now := s.opt.Clock.Now()
+	entries := []capture.Entry{e}
+	if sc := src.sidecar; sc != nil {
+		a := &entries[0]
+		a.Offset, a.Bytes, a.Endpoint, a.Pair = sc.Start, sc.Length, sc.Endpoint, wire.SafeText(sc.Pair, maxWord)
+		if v := sc.Transport; v != nil {
+			entries = append(entries, capture.Entry{Event: capture.EventDisconnect, Connection: n.Connection,
+				Bytes: sc.End(), Reason: wire.SafeText(v.Kind, maxWord)})
+		}
+	}
+	for i := range entries {
+		entries[i] = capture.Stamp(entries[i], now)
+	}
+	if err := s.dest.Arrived(ctx, entries...); err != nil {
+		return err
+	}
+	if there, err = s.hasArrived(ctx, src.mark()); err == nil && !there {
+		err = fmt.Errorf("%s: %w", capture.JournalName, errNotAsWritten)
+	}
+	return err
+}
+
+// hasArrived reads on in the destination's journal.
+func (s *Shipper) hasArrived(ctx context.Context, mark string) (bool, error) {
 	next, err := s.dest.Journal(ctx, s.next, func(e capture.Entry) {
 		switch e.Event {
 		case capture.EventSeal, capture.EventRecover, capture.EventArrive:
@@ -173,28 +204,8 @@ func (s *Shipper) arrive(ctx context.Context, src *proved, sha string) error {
 			delete(s.arrived, strings.TrimSuffix(e.File, compressedEnding))
 		}
 	})
-	if err != nil {
-		return err
+	if err == nil {
+		s.next = next
 	}
-	s.next = next
-	if s.arrived[src.mark()] {
-		return nil
-	}
-	n := capture.ParseName(src.bytes)
-	e := capture.Entry{Event: capture.EventArrive, Connection: n.Connection, File: src.mark(), SHA256: sha}
-	if src.form == capture.FormBytes {
-		e.Bytes = src.size
-	}
-	now := s.opt.Clock.Now()
-	sc := src.sidecar
-	if sc == nil {
-		return s.dest.Arrived(ctx, capture.Stamp(e, now))
-	}
-	e.Offset, e.Bytes, e.Endpoint, e.Pair = sc.Start, sc.Length, sc.Endpoint, wire.SafeText(sc.Pair, maxWord)
-	entries := []capture.Entry{capture.Stamp(e, now)}
-	if v := sc.Transport; v != nil {
-		entries = append(entries, capture.Stamp(capture.Entry{Event: capture.EventDisconnect, Connection: n.Connection,
-			Bytes: sc.End(), Reason: wire.SafeText(v.Kind, maxWord)}, now))
-	}
-	return s.dest.Arrived(ctx, entries...)
+	return s.arrived[mark], err
 }

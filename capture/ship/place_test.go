@@ -131,7 +131,7 @@ func TestWatchWaitsForItsPlace(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { done <- s.Watch(ctx, 10*time.Millisecond, &ship.Report{}) }()
-	until(t, func() bool { return len(sums(far)) == 6 })
+	until(t, func() bool { return len(shippedMarks(t, vfs.OS, src)) == 6 })
 	away(t, far, disk)
 	write(t, w, 9_000)
 	time.Sleep(150 * time.Millisecond)

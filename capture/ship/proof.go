@@ -34,6 +34,8 @@ type proved struct {
 type damagedError struct {
 	file      string
 	want, got string
+	// by is the file beside it that says otherwise, "" for its sidecar.
+	by string
 }
 
 func (e *damagedError) Error() string { return e.file + " is damaged: " + e.got }
@@ -136,7 +138,7 @@ func (s *Shipper) proveSides(src *proved, rep *Report) error {
 			if !listed {
 				want = "no sum"
 			}
-			errs = append(errs, &damagedError{side, want, hash})
+			errs = append(errs, &damagedError{side, want, hash, src.stem + sumsEnding})
 		}
 		src.hashes[side] = hash
 	}
@@ -154,7 +156,7 @@ func (s *Shipper) proveBytes(src *proved, rep *Report) error {
 	// What was written down of the bytes at different times is the same.
 	for _, known := range []string{s.mem.sealed[src.mark()], s.mem.at(s.here.Mark)[src.mark()].sha} {
 		if src.want != "" && known != "" && src.want != known {
-			return &damagedError{src.bytes, known, src.want}
+			return &damagedError{src.bytes, known, src.want, capture.JournalName}
 		}
 		if src.want == "" {
 			src.want = known
@@ -178,7 +180,7 @@ func (s *Shipper) readSums(src *proved, _ *Report) error {
 	}
 	defer f.Close()
 	if src.sums, err = parseSums(f); errors.Is(err, errNoSums) {
-		return &damagedError{name, "", "no SHA-256 sums"}
+		return &damagedError{file: name, got: "no SHA-256 sums"}
 	}
 	return err
 }
@@ -217,9 +219,11 @@ func (s *Shipper) damaged(rep *Report, src *proved, d *damagedError) {
 	switch {
 	case strings.HasSuffix(d.file, sumsEnding):
 		f.Message = "the sums can't be read as such: the file that they belong to is not shipped (removed, they hold up nothing)"
-	case d.file != src.bytes:
-		f.Message = "it is not what " + src.stem + sumsEnding + " says: one of them is damaged, and the file that they belong to is not shipped " +
-			"(without the damaged one it is; capture recover makes a missing sidecar anew)"
+	case d.by == capture.JournalName:
+		f.Message = "the sidecar describes other bytes than " + d.by + " says were sealed: the file is not shipped"
+	case d.by != "":
+		f.Message = "it is not what " + d.by + " says: one of them is damaged, and the file that they belong to is not shipped " +
+			"(without a damaged side file it is; capture recover makes a missing sidecar anew)"
 	}
 	s.find(rep, f)
 }

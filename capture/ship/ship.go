@@ -151,7 +151,7 @@ func New(dir string, dest Dest, o Options) (*Shipper, error) {
 			return nil, errors.New("the destination is the capture directory itself")
 		}
 	}
-	return &Shipper{dir: dir, dest: dest, opt: o, fs: o.FS, log: o.Log, refused: map[string]int64{}, reported: map[string]bool{}}, nil
+	return &Shipper{dir: dir, dest: dest, opt: o, fs: o.FS, log: o.Log, arrived: map[string]bool{}, refused: map[string]int64{}, reported: map[string]bool{}}, nil
 }
 
 // samePlace says that two paths are one folder, as far as the system can tell.
