@@ -46,7 +46,7 @@ type ForeignError struct{ Path string }
 
 // Error names it.
 func (e *ForeignError) Error() string {
-	return e.Path + " is in the way: no run of this tool made it"
+	return e.Path + " is in the way: nothing says that it is this tool's to remove"
 }
 
 // Folder is a folder that is being made.

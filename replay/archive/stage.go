@@ -148,6 +148,13 @@ func NewStage(path string, opt Options, set SetAside) (*Stage, error) {
 	if opt.Schema != SchemaCurrent && opt.Schema != SchemaOld {
 		return nil, fmt.Errorf("schema %d: an archive is %d or %d", opt.Schema, SchemaCurrent, SchemaOld)
 	}
+	// SQLite would take what lies there for the new archive's own: apply it, or
+	// remove it.
+	for _, ext := range []string{"-wal", "-shm", "-journal"} {
+		if _, err := os.Lstat(path + ext); !errors.Is(err, os.ErrNotExist) {
+			return nil, errors.Join(&unfinished.ForeignError{Path: path + ext}, err)
+		}
+	}
 	folder, err := unfinished.Start(path)
 	if err != nil {
 		return nil, err

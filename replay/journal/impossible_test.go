@@ -2,6 +2,7 @@ package journal
 
 import (
 	"bytes"
+	"crypto/ed25519"
 	"strings"
 	"testing"
 
@@ -104,8 +105,10 @@ func TestImpossibleCombinations(t *testing.T) {
 	p.connect(0)
 	p.send(5, 0)
 	down := p.b
+	key := ed25519.NewKeyFromSeed(bytes.Repeat([]byte{3}, ed25519.SeedSize))
+	answer := melin.ChallengeResponse{PublicKey: [32]byte(key.Public().(ed25519.PublicKey)), Signature: [64]byte(ed25519.Sign(key, p.anchor[:]))}
 	hello := func(last, epoch uint64) []byte {
-		return (&melin.Handshake{LastSequence: last, HasEpoch: true, Epoch: epoch, HasVersion: true, Version: 8}).Append((&melin.ChallengeResponse{PublicKey: [32]byte{7}}).Append(nil))
+		return (&melin.Handshake{LastSequence: last, HasEpoch: true, Epoch: epoch, HasVersion: true, Version: 8}).Append(answer.Append(nil))
 	}
 	start, _ := frames(down)
 	for name, c := range map[string]struct {
@@ -120,6 +123,15 @@ func TestImpossibleCombinations(t *testing.T) {
 		f := findingAt(r, melin.KindValue)
 		if c.field == "" && r.Verdict != Clean || c.field != "" && (r.FindingsByKind[melin.KindValue] != 1 || f.Field != c.field || f.Offset != int64(start[2])) {
 			t.Errorf("%s: %s %+v", name, kinds(r), f)
+		}
+	}
+	// The primary took an answer that is none; and one whose sender has nothing
+	// names a hash.
+	for at, kind := range map[int]string{5: KindSignature, 101 + 5 + 8: melin.KindValue} {
+		bad := hello(0, 1)
+		bad[at] ^= 4
+		if _, r := build(t, recordPairs(t, 1<<20, down, bad)); kinds(r) != kind+" " {
+			t.Errorf("%s: %s", kind, kinds(r))
 		}
 	}
 	// One flipped bit: the segment would begin behind the stream's start.

@@ -25,6 +25,10 @@ type link struct {
 	key              []byte // of the replica
 	epoch            uint64
 	handshake        *melin.Handshake
+	challenge        *melin.Challenge
+	response         *melin.ChallengeResponse
+	responseAt       place
+	authOk           bool
 	hasGenesis       bool
 	genesisEntries   uint64
 	stretches        []*stretch
@@ -45,6 +49,12 @@ type link struct {
 	segments         int // named by points
 	overflow         map[string]bool
 	lineage          *lineage
+}
+
+// place is where a frame starts.
+type place struct {
+	run    *capture.Run
+	offset int64
 }
 
 // direction is what the survey saw of one direction.

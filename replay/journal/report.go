@@ -33,6 +33,8 @@ const (
 	KindSeed = "bad-seed"
 	// KindAcks: acks for more than was sent.
 	KindAcks = "acked-beyond-sent"
+	// KindSignature: a ChallengeResponse that was taken and answers no Challenge.
+	KindSignature = "bad-signature"
 	// KindAmbiguous: more than one layout fits what was recorded.
 	KindAmbiguous = "ambiguous-layout"
 	// KindProof: a proof that failed and has no finding of its own.

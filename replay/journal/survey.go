@@ -5,6 +5,7 @@ package journal
 
 import (
 	"bytes"
+	"crypto/ed25519"
 	"fmt"
 	"hash/crc32"
 	"os"
@@ -141,7 +142,21 @@ func (b *builder) survey(l *link) error {
 	if err != nil {
 		return fmt.Errorf("connection %s: %w", l.down.ID, err)
 	}
+	b.signature(l)
 	return nil
+}
+
+// signature holds a replica's answer against the challenge, where the primary
+// took it.
+func (b *builder) signature(l *link) {
+	c, r := l.challenge, l.response
+	if c == nil || r == nil || !l.authOk || ed25519.Verify(r.PublicKey[:], c.Nonce[:], r.Signature[:]) {
+		return
+	}
+	b.found(l.responseAt.run, wire.Finding{Kind: KindSignature, Offset: l.responseAt.offset, At: l.responseAt.offset + melin.HeaderSize, Length: ed25519.SignatureSize,
+		Field: "signature", Want: "the Ed25519 signature of the key over the Challenge's nonce", Got: "another one",
+		Message: "the ChallengeResponse does not answer the Challenge, and the primary took it: one of the two is damaged, or they do not belong together",
+		Cost:    "whose replica it is"})
 }
 
 // wholeConnection says that no bytes of the connection are missing as far as
@@ -180,6 +195,9 @@ func (b *builder) surveyUp(l *link) (layouts melin.Layouts, err error) {
 		case melin.TagChallengeResponse:
 			if v, size := melin.DecodeChallengeResponse(u.Bytes); size > 0 {
 				l.key = bytes.Clone(v.PublicKey[:])
+				if l.response == nil {
+					l.response, l.responseAt = &v, place{run, u.Offset}
+				}
 			}
 		case melin.TagHandshake:
 			v, size := melin.DecodeHandshake(u.Bytes)
@@ -270,6 +288,12 @@ func (s *surveyor) visit(run *capture.Run, d *melin.Decoder, u wire.Unit, found 
 		if v, size := melin.DecodeDataBatch(frame); size > 0 {
 			return s.dataBatch(run, u, v)
 		}
+	case melin.TagChallenge:
+		if v, size := melin.DecodeChallenge(frame); size > 0 && l.challenge == nil {
+			l.challenge = &v
+		}
+	case melin.TagAuthOk:
+		l.authOk = true
 	case melin.TagStreamStart:
 		if v, size := melin.DecodeStreamStart(frame, l.layout); size > 0 {
 			v.Genesis = bytes.Clone(v.Genesis)

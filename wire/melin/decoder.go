@@ -391,6 +391,10 @@ func (o *observation) fields() int {
 		if size > 0 {
 			o.acked, o.inMemory, o.stage = v.LastSequence, v.LastSequence, stageStreaming
 			o.sequence("last_sequence", 0, v.LastSequence, HeaderSize)
+			if v.LastSequence == 0 && v.ChainHash != ([HashSize]byte{}) {
+				o.add(wire.Finding{Kind: KindValue, Field: "chain_hash", Want: "zeros", Got: string(wire.AppendHex(nil, v.ChainHash[:])),
+					Message: "a Handshake of a replica without entries names a chain hash"}, HeaderSize+8, HashSize)
+			}
 			if v.HasEpoch {
 				o.epoch = v.Epoch
 			}
