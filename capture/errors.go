@@ -98,7 +98,8 @@ type NoPlaceError struct {
 
 // Error says it in one line.
 func (e *NoPlaceError) Error() string {
-	return e.File + " is from the middle of a connection and has no place: the files before it and its sidecar are missing"
+	return e.File + " is from the middle of a connection and has no place: its sidecar " + stemOf(e.File) + extSidecar +
+		" and the files before it are missing"
 }
 
 // LockedError says that another recorder has the directory.

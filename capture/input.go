@@ -561,7 +561,7 @@ func (in *inputs) raw(f *File) error {
 		if p, _, _ := in.opt.Registry.Detect(prefix, true); p == nil {
 			what := sniff(prefix)
 			if what == "" {
-				what = "no stream of a known protocol (--protocol raw reads any bytes)"
+				what = "no stream of a known protocol"
 			}
 			return &NotCaptureError{f.Path, what}
 		}
@@ -913,9 +913,9 @@ func (c *Connection) choose(files []*File) *File {
 		if best.fits {
 			why = "the one that its sidecar proves is used"
 		}
-		c.add(wire.Finding{Kind: KindConflict, File: best.f.Name,
+		c.add(wire.Finding{Kind: KindConflict, File: o.f.Name,
 			Want: best.sum, Got: o.sum,
-			Message: "file " + wire.Itoa(best.f.Number) + " of " + c.ID + " was given with different bytes; " + why,
+			Message: "file " + wire.Itoa(best.f.Number) + " of " + c.ID + " was given with different bytes, as " + best.f.Name + " and as " + o.f.Name + "; " + why,
 			Cost:    wire.Count(o.f.Length, "byte") + " not used"})
 	}
 	return best.f

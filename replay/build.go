@@ -56,8 +56,10 @@ type builder struct {
 	// strict is what the crate would have refused first.
 	strict *RefusedError
 	names  interned
-	read   int64
-	total  int64
+	// present is what there is, where a part was asked for.
+	present present
+	read    int64
+	total   int64
 }
 
 // contents is what an archive tells of what it holds.
@@ -189,7 +191,7 @@ func (b *builder) build() (err error) {
 		return err
 	}
 	if c := &b.report.Counts; len(b.report.Selection) > 0 && (c.Sources == 0 || !b.opt.Select.whole() && c.Rows+c.Segments == 0) {
-		return ErrNothing
+		return b.nothing()
 	}
 	if made, err := b.aside.finish(); err != nil {
 		return err
@@ -475,6 +477,11 @@ func (b *builder) clock(p *part, o *dendro.ClockOffset, off int64) error {
 }
 
 func (b *builder) rows(p *part, r *dendro.Rows, off int64) error {
+	if b.pass == 0 && len(b.report.Selection) > 0 {
+		for row := range r.All() {
+			b.present.saw(b.intern(row.Stream), row.TS, row.TS)
+		}
+	}
 	if !b.mine(p) {
 		return nil
 	}
@@ -547,6 +554,9 @@ func (b *builder) lost(c *connection, p *part, l Loss) {
 }
 
 func (b *builder) segment(p *part, s *dendro.Segment, off int64) error {
+	if b.pass == 0 && len(b.report.Selection) > 0 {
+		b.present.saw(b.intern(s.Stream), s.FirstTS, s.LastTS)
+	}
 	if !b.mine(p) {
 		return nil
 	}

@@ -419,7 +419,7 @@ func (f *follower) advance(ctx context.Context, k *followed) (moved bool, hole *
 			f.muted = k.at < f.before[k.ID]
 			f.found(x)
 			f.start(k, run)
-			k.walker.hole(capture.KindMissingFiles, run.Start)
+			k.walker.hole(capture.KindMissingFiles, x.Offset)
 			if err := f.restore(k, run); err != nil {
 				return moved, nil, err
 			}

@@ -91,7 +91,7 @@ func TestTextStatesTheSelection(t *testing.T) {
 	if err := r.Text(&text, out); err != nil {
 		t.Fatal(err)
 	}
-	if got := text.String(); strings.Contains(got, "rebuilt whole") || !strings.Contains(got, "  only      from 1700001600000000000") {
+	if got := text.String(); strings.Contains(got, "rebuilt whole") || !strings.Contains(got, "  only      from 2023-11-14T22:40:00Z") {
 		t.Errorf("the selection is not told:\n%s", got)
 	}
 }

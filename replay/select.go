@@ -5,6 +5,11 @@ package replay
 // selection, so that nobody takes a part for the whole.
 
 import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
 	"wiretape/replay/archive"
 	"wiretape/wire"
 )
@@ -36,6 +41,72 @@ func (s *Selection) statements() []string {
 		out = append(out, "segments that reach into the time are kept whole, index entries before its end too")
 	}
 	return out
+}
+
+// maxPresent is how many names a message lists.
+const maxPresent = 10
+
+// present is what the input holds, for who selected nothing of it.
+type present struct {
+	from, to int64
+	any      bool
+	streams  map[string]bool
+}
+
+func (x *present) saw(stream string, first, last int64) {
+	if !x.any {
+		x.from, x.to, x.any, x.streams = first, last, true, map[string]bool{}
+	}
+	x.from, x.to = min(x.from, first), max(x.to, last)
+	if len(x.streams) <= maxPresent {
+		x.streams[stream] = true
+	}
+}
+
+// nothing is ErrNothing with what there is.
+func (b *builder) nothing() error {
+	var parts []string
+	if b.present.any {
+		parts = append(parts, between([2]int64{b.present.from, b.present.to}),
+			"streams "+listed(slices.Sorted(maps.Keys(b.present.streams))))
+	}
+	var sources []string
+	for _, s := range b.sources.list {
+		if len(sources) > maxPresent {
+			break
+		}
+		name := s.uuid
+		if len(s.parts) > 0 {
+			labels, _, err := s.parts[0].told()
+			if err != nil {
+				return err
+			}
+			if l := label(labels); l != "" {
+				name += " (" + l + ")"
+			}
+		}
+		sources = append(sources, name)
+	}
+	if len(sources) > 0 {
+		parts = append(parts, "sources "+listed(sources))
+	}
+	if len(parts) == 0 {
+		return ErrNothing
+	}
+	return fmt.Errorf("%w: it holds %s", ErrNothing, strings.Join(parts, "; "))
+}
+
+// listed writes names, the first few of them.
+func listed(names []string) string {
+	var shown []string
+	for i, n := range names {
+		if i == maxPresent {
+			shown = append(shown, "…")
+			break
+		}
+		shown = append(shown, wire.SafeText(n, 100))
+	}
+	return strings.Join(shown, ", ")
 }
 
 // source says that a source is selected.

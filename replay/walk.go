@@ -160,7 +160,7 @@ func (w *walker) units(units *capture.UnitReader, each func(u wire.Unit) (bool, 
 		}
 		if units.Restarted() {
 			if c.dec != nil && !hole {
-				w.hole(capture.KindMissingFiles, units.Run().Start)
+				w.hole(capture.KindMissingFiles, c.at)
 			}
 			c.dec, _ = units.Decoder().(*dendro.Decoder)
 			if ctx := units.Run().Context; ctx != nil {

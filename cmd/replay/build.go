@@ -6,6 +6,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/spf13/pflag"
 
@@ -25,14 +27,16 @@ var buildCommand = &cli.Command{
 	Name:  "build",
 	Args:  "INPUT… --archive OUT",
 	Short: "rebuild the archive that the receiver would have had",
-	Long: `INPUT is a capture directory, some of its files, a raw stream file, or a finished
-archive; any number of them, of any number of connections and sites, in any order. OUT is a dendro
-archive (SQLite); it appears whole, under its name, or not at all. What can't be
-in the archive lies in OUT.quarantine/ with its bytes and the reason. For melin
-OUT is a folder with the replica's journal and a catalogue (docs/melin.md), for
-AEWR one with the containers' shadows and a catalogue of sessions (docs/aewr.md).
+	Long: `OUT is a dendro archive (SQLite); it appears whole, under its name, or not at all.
+What can't be in the archive lies in OUT.quarantine/ with its bytes and the reason.
+The order of the inputs does not matter. For melin OUT is a folder with the replica's
+journal and a catalogue (docs/melin.md), for AEWR one with the containers' shadows and
+a catalogue of sessions (docs/aewr.md); both are made whole each time: of the flags
+below they take --archive, --json, --protocol and --from-middle alone, the others are
+for dendro.
 
-The report goes to standard output: what was rebuilt, what is missing and why.`,
+The report goes to standard output: what was rebuilt, what is missing and why. Exit
+code 0 also where losses are reported that other captured data makes good.` + inputHelp,
 	Examples: `# rebuild from a capture directory
 replay build capture/ --archive site.dendro
 # from a stream that was saved with another tool, report as JSON
@@ -44,7 +48,7 @@ replay build saved.bin --archive site.dendro --json`,
 // be captures, which have offsets and may grow. Merge takes archives alone.
 func setupBuild(fs *pflag.FlagSet, captures bool) func(*cli.Run) error {
 	var (
-		in      inputFlags
+		in      = inputFlags{apart: true}
 		opt     = replay.Options{Tool: cli.VersionString()}
 		schema  = cli.Word{Value: "5", Words: []string{"4", "5"}}
 		check   = cli.Word{Value: "rows", Words: []string{"none", "footer", "rows", "full"}}
@@ -89,13 +93,16 @@ func setupBuild(fs *pflag.FlagSet, captures bool) func(*cli.Run) error {
 			return err
 		}
 		defer func() { err = errors.Join(err, in.close()) }()
-		if err := freePage(page, opt.Archive); err != nil {
+		if err := freePage(page, opt.Archive, follow || update); err != nil {
 			return err
 		}
 		// What is followed may have no bytes yet: then it is waited for.
-		protocol := ""
+		protocol, wanted := "", ""
+		if in.known() {
+			wanted = in.protocol.Value
+		}
 		if set != nil {
-			if protocol, err = oneProtocol(set); err != nil && !follow {
+			if protocol, err = oneProtocol(set, wanted); err != nil && !follow {
 				return err
 			}
 		}
@@ -152,8 +159,9 @@ func setupBuild(fs *pflag.FlagSet, captures bool) func(*cli.Run) error {
 		} else {
 			err = errors.Join(err, report.Text(r.Stdout, opt.Archive))
 		}
-		if page != "" {
-			err = errors.Join(err, writePage(page, report, opt.Archive))
+		// A page of a rebuild that failed would be in the way of the next one.
+		if page != "" && report.ExitCode() != cli.Failed {
+			err = errors.Join(err, writePage(page, report, opt.Archive, follow || update))
 		}
 		if err != nil {
 			return err
@@ -177,11 +185,12 @@ type report interface {
 }
 
 // freePage says before a rebuild why its page could not be written behind it.
-func freePage(page, archive string) error {
+// With replace, a page that is there is an earlier run's.
+func freePage(page, archive string, replace bool) error {
 	if page == "" {
 		return nil
 	}
-	if _, err := os.Lstat(page); err == nil {
+	if st, err := os.Lstat(page); err == nil && (!replace || !st.Mode().IsRegular()) {
 		return cli.Usagef("--html %s is there already", page)
 	}
 	if info, err := os.Stat(filepath.Dir(page)); err != nil || !info.IsDir() {
@@ -193,43 +202,60 @@ func freePage(page, archive string) error {
 	return nil
 }
 
-// writePage writes the report's page, never over another file.
-func writePage(path string, r report, archive string) error {
+// writePage writes the report's page, which appears whole; over another file
+// only with replace.
+func writePage(path string, r report, archive string, replace bool) (err error) {
 	h, ok := r.(interface {
 		HTML(w io.Writer, archive string) error
 	})
 	if !ok {
 		return cli.Usagef("--html is for dendro captures alone")
 	}
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("writing the page: %w", err)
+		}
+	}()
+	f, err := os.CreateTemp(filepath.Dir(path), ".replay-page-") // 0600, as archives are
 	if err != nil {
-		return fmt.Errorf("writing the page: %w", err)
+		return err
 	}
-	return errors.Join(h.HTML(f, archive), f.Sync(), f.Close())
+	defer func() {
+		if e := os.Remove(f.Name()); !errors.Is(e, os.ErrNotExist) {
+			err = errors.Join(err, e)
+		}
+	}()
+	if err := errors.Join(h.HTML(f, archive), f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	if replace {
+		err = os.Rename(f.Name(), path)
+	} else {
+		err = os.Link(f.Name(), path)
+	}
+	return errors.Join(err, unfinished.SyncFolder(filepath.Dir(path)))
 }
 
-// oneProtocol is the protocol of the set's connections.
-func oneProtocol(set *capture.Set) (string, error) {
-	name := ""
-	for _, c := range set.Connections {
-		switch {
-		case c.Protocol == capture.ProtocolRaw, c.Protocol == "":
-			continue
-		case name == "":
-			name = c.Protocol
-		case c.Protocol != name:
-			return "", cli.Usagef("the inputs hold %s and %s connections: give those of one protocol at a time", name, c.Protocol)
-		}
+// oneProtocol is the protocol of the set's connections; wanted is the one to
+// choose where there are several, "" for none.
+func oneProtocol(set *capture.Set, wanted string) (string, error) {
+	names := protocolsOf(set)
+	switch {
+	case wanted != "" && slices.Contains(names, wanted):
+		return wanted, nil
+	case wanted != "" && len(names) > 0:
+		return "", cli.Usagef("no %s connection in the inputs: they hold %s", wanted, strings.Join(names, " and "))
+	case len(names) > 1:
+		return "", cli.Usagef("the inputs hold %s connections: --protocol says which of them to build", strings.Join(names, " and "))
+	case len(names) == 1:
+		return names[0], nil
 	}
-	if name == "" {
-		err := errors.New("no connection of a known protocol in the inputs")
-		if gone := set.Absent(); len(gone) > 0 {
-			return "", fmt.Errorf("%w; %s known and not here, the first: %s", err, wire.Count(int64(len(gone)), "connection"), gone[0].Message)
-		}
-		return "", &cli.HintError{Err: err,
-			Hint: "where the first bytes are damaged, --protocol says what they are"}
+	err := errors.New("no connection of a known protocol in the inputs")
+	if gone := set.Absent(); len(gone) > 0 {
+		return "", fmt.Errorf("%w; %s known and not here, the first: %s", err, wire.Count(int64(len(gone)), "connection"), gone[0].Message)
 	}
-	return name, nil
+	return "", &cli.HintError{Err: err, Hint: "where the first bytes are damaged, --protocol dendro, melin or aewr says what they are; " +
+		`"replay inspect --protocol raw" shows the bytes of anything`}
 }
 
 // notYet says that the inputs may still come.

@@ -44,12 +44,12 @@ replay diff site-a.dendro site-b.dendro --json`,
 			defer stop()
 			a, err := archive.Open(r.Args[0])
 			if err != nil {
-				return err
+				return archiveHint(r.Args[0], err)
 			}
 			defer func() { err = errors.Join(err, a.Close()) }()
 			b, err := archive.Open(r.Args[1])
 			if err != nil {
-				return err
+				return archiveHint(r.Args[1], err)
 			}
 			defer func() { err = errors.Join(err, b.Close()) }()
 			c, err := archive.Compare(ctx, a, b)

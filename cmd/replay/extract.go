@@ -58,7 +58,7 @@ replay extract site.dendro --dir cpu/ --label host=web-00 --stream cpu_usage --f
 			defer stop()
 			a, err := archive.Open(r.Args[0])
 			if err != nil {
-				return err
+				return archiveHint(r.Args[0], err)
 			}
 			defer func() { err = errors.Join(err, a.Close()) }()
 			m, err := a.Extract(ctx, dir, part)

@@ -22,7 +22,8 @@ and each finding is a JSON object on a line of its own (docs/inspect-json.md).
 
 A frame that is refused is shown too, with its fields up to the fault. The
 filters choose what is listed; findings are always told. Exit code 3 when
-something was found.`,
+something was found, 1 when the filters match nothing. With --protocol raw the bytes
+themselves are shown.` + inputHelp,
 	Examples: `# what is in a saved stream
 replay inspect saved.stream
 # the segments of one source, as JSON lines
@@ -71,6 +72,8 @@ replay inspect capture/ --frame @440 --hex`,
 				return cli.Usagef("%v", err)
 			case errors.Is(err, inspect.ErrNoFrame):
 				return fmt.Errorf("%w: %s; the input has %s", err, frame, wire.Count(int64(res.Frames), "frame"))
+			case errors.Is(err, inspect.ErrNothing):
+				return &cli.HintError{Err: err, Hint: "without filters all of it is listed"}
 			case err != nil:
 				return err
 			case res.Findings > 0:

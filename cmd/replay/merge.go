@@ -16,7 +16,9 @@ one source, equal segments and rows are one, of segments that overlap the fuller
 one stays, and what can't be in the archive lies in OUT.quarantine/ with its bytes.
 These are the rules by which captures are merged: each archive counts as one
 connection of its publisher. The archives are not changed. To merge archives with
-captures, give both to build.`,
+captures, give both to build.
+
+ARCHIVE is a dendro archive; what a part of it is, times say.`,
 	Examples: `# one archive of what two sites have
 replay merge site-a.dendro site-b.dendro --archive both.dendro`,
 	Setup: func(fs *pflag.FlagSet) func(*cli.Run) error {
@@ -27,7 +29,7 @@ replay merge site-a.dendro site-b.dendro --archive both.dendro`,
 			}
 			for _, p := range r.Args {
 				if _, err := archive.Detect(p); err != nil {
-					return err
+					return archiveHint(p, err)
 				}
 			}
 			return build(r)

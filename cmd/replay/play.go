@@ -55,7 +55,7 @@ subscriber takes it. A subscriber is dialled (--to tcp://host:port, unix://path,
 http://host:port/path).
 
 Files from the middle of a connection get the preamble and the handshakes that
-their context needs. Of a relay's two directions, choose one with --connection.`,
+their context needs. Of a relay's two directions, choose one with --connection.` + inputHelp,
 	Examples: `# serve a recording to the next subscriber, as fast as it goes
 replay play capture/ --listen tcp://127.0.0.1:7000 --speed max
 # the same as a long-lived HTTP response, with the recorded timing

@@ -83,7 +83,7 @@ func verify(r *cli.Run, path string, depth segment.Depth) (v *archive.Verificati
 	defer stop()
 	a, err := archive.Open(path)
 	if err != nil {
-		return nil, err
+		return nil, archiveHint(path, err)
 	}
 	defer func() { err = errors.Join(err, a.Close()) }()
 	info, err := os.Stat(path)

@@ -19,7 +19,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
 	"wiretape/internal/unfinished"
+	"wiretape/replay/internal/outcome"
 )
 
 // Selection is a part of an archive or a stream. The zero Selection is all.
@@ -72,10 +74,10 @@ func (s *Selection) Words() []string {
 		w = append(w, "stream "+v)
 	}
 	if s.From != nil {
-		w = append(w, fmt.Sprintf("from %d", *s.From))
+		w = append(w, "from "+outcome.UTC(*s.From))
 	}
 	if s.Until != nil {
-		w = append(w, fmt.Sprintf("until %d", *s.Until))
+		w = append(w, "until "+outcome.UTC(*s.Until))
 	}
 	return w
 }
@@ -168,7 +170,9 @@ func (a *Archive) Extract(ctx context.Context, dir string, sel Selection) (m *Ma
 			}
 		}
 	}
-	some := func(s ManifestSource) bool { return len(s.Streams)+len(s.ClockOffsets) > 0 }
+	some := func(s ManifestSource) bool {
+		return len(s.Streams) > 0 || len(sel.Streams) == 0 && len(s.ClockOffsets) > 0
+	}
 	if len(x.out.Selection) > 0 && !slices.ContainsFunc(x.out.Sources, some) {
 		return nil, ErrNothing
 	}

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"strconv"
 	"strings"
 
@@ -71,6 +72,14 @@ type Result struct {
 // ErrNoFrame is that no connection has the frame that Options.Frame names.
 var ErrNoFrame = errors.New("no such frame")
 
+// ErrNothing is that the filters match no frame of the input.
+var ErrNothing = errors.New("the selection matches nothing in the input")
+
+// filters says that the options choose some of the frames.
+func (o *Options) filters() bool {
+	return len(o.Kinds) > 0 || o.Source != "" || o.Stream != "" || o.From > 0 || o.To > 0
+}
+
 // ErrKind is that Options.Kinds names a kind that none of the inputs' protocols
 // has, ErrConnection that there is no such connection.
 var (
@@ -114,6 +123,9 @@ type view interface {
 	frame(f *frame) error
 	detail(f *frame) error
 	finding(f *wire.Finding) error
+	// raw shows bytes without frames, rest how many more there are.
+	raw(c *capture.Connection, at int64, b []byte) error
+	rest(n int64) error
 	end(c *capture.Connection, e wire.Ending, at, frames, findings int64) error
 }
 
@@ -218,6 +230,9 @@ func (in *inspector) run() error {
 	if in.opt.Frame != nil && !hit {
 		return ErrNoFrame
 	}
+	if in.opt.filters() && in.res.Shown == 0 {
+		return ErrNothing
+	}
 	return nil
 }
 
@@ -243,6 +258,9 @@ func (in *inspector) connection(c *capture.Connection) (hit bool, err error) {
 	units := c.Units()
 	defer units.Close()
 	p := protocols.All().Named(c.Protocol)
+	if p == nil {
+		return false, in.bytes(c)
+	}
 	number, at := int64(0), int64(0)
 	for {
 		u, found, err := units.Next()
@@ -317,6 +335,53 @@ func (in *inspector) connection(c *capture.Connection) (hit bool, err error) {
 		return hit, nil
 	}
 	return hit, in.view.end(c, units.Ending(), at, in.res.Frames-before.Frames, in.res.Findings-before.Findings)
+}
+
+// rawShown is how many bytes without frames are shown unless all are asked for.
+const rawShown = 4096
+
+// bytes shows a connection of no known protocol as the bytes that it is, those
+// within the offsets that the options name; without Hex the first of them.
+func (in *inspector) bytes(c *capture.Connection) error {
+	if in.opt.Frame != nil || len(in.opt.Kinds) > 0 || in.opt.Source != "" || in.opt.Stream != "" {
+		return nil
+	}
+	left := int64(rawShown)
+	if in.opt.Hex {
+		left = math.MaxInt64
+	}
+	b := make([]byte, lineSize)
+	for _, run := range c.Runs() {
+		at := max(run.Start, in.opt.From)
+		end := run.End()
+		if in.opt.To > 0 {
+			end = min(end, in.opt.To)
+		}
+		src, _ := run.OpenAt(at)
+		for at < end && left > 0 {
+			n, err := io.ReadFull(src, b[:min(int64(len(b)), end-at, left)])
+			if n > 0 {
+				in.res.Shown++
+				if err := in.view.raw(c, at, b[:n]); err != nil {
+					return errors.Join(err, src.Close())
+				}
+			}
+			at, left = at+int64(n), left-int64(n)
+			if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
+				return errors.Join(err, src.Close())
+			}
+			if err != nil {
+				break
+			}
+		}
+		if err := src.Close(); err != nil {
+			return err
+		}
+		if left == 0 && at < end {
+			return in.view.rest(end - at)
+		}
+	}
+	return nil
 }
 
 // is says that r names f.

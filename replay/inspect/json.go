@@ -21,6 +21,21 @@ func (j *jsonLines) begin(*capture.Connection) error { return nil }
 
 func (j *jsonLines) end(*capture.Connection, wire.Ending, int64, int64, int64) error { return nil }
 
+func (j *jsonLines) raw(c *capture.Connection, at int64, bytes []byte) error {
+	b := append(j.buf[:0], `{"connection":`...)
+	b = wire.AppendJSONString(b, c.ID)
+	b = append(b, `,"offset":`...)
+	b = strconv.AppendInt(b, at, 10)
+	b = append(b, `,"size":`...)
+	b = strconv.AppendInt(b, int64(len(bytes)), 10)
+	b = append(b, `,"name":"bytes","hex":"`...)
+	b = append(wire.AppendHex(b, bytes), "\"}\n"...)
+	j.write(b)
+	return nil
+}
+
+func (j *jsonLines) rest(int64) error { return nil }
+
 func (j *jsonLines) frame(f *frame) error {
 	if f.unit.Type != wire.UnitFrame {
 		return nil

@@ -42,7 +42,7 @@ func (t *textLines) begin(c *capture.Connection) error {
 	}
 	fmt.Fprintf(t.w, "connection %s: %s, %s in %s\n", wire.SafeText(c.ID, 0), what, wire.Count(size, "byte"), wire.Count(int64(len(c.Files)), "file"))
 	if c.Protocol == capture.ProtocolRaw {
-		_, err := fmt.Fprintln(t.w, "no known protocol: it has no frames to show")
+		_, err := fmt.Fprintln(t.w, "no known protocol, and so no frames: these are its bytes")
 		return err
 	}
 	_, err := fmt.Fprintf(t.w, "%7s %12s %10s  %-16s %-14s %-16s %-30s %s\n",
@@ -83,6 +83,15 @@ func (t *textLines) finding(f *wire.Finding) error {
 		return nil
 	}
 	_, err := fmt.Fprintf(t.w, "        lost by it: %s\n", wire.SafeText(f.Cost, valueLimit))
+	return err
+}
+
+func (t *textLines) raw(_ *capture.Connection, at int64, b []byte) error {
+	return dump(t.w, wire.Unit{Offset: at, Bytes: b})
+}
+
+func (t *textLines) rest(n int64) error {
+	_, err := fmt.Fprintf(t.w, "… and %s; --hex shows all, --from-offset and --to-offset a part\n", wire.Count(n, "more byte"))
 	return err
 }
 

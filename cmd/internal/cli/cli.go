@@ -179,6 +179,9 @@ func (p *Program) fail(stderr io.Writer, c *Command, err error) int {
 		return exit.Code
 	case errors.As(err, &usage), errors.As(err, &wrong):
 		fmt.Fprintf(stderr, "%s %s: %s\n", p.Name, c.Name, wire.SafeText(err.Error(), 0))
+		if errors.As(err, &hint) {
+			fmt.Fprintf(stderr, "hint: %s\n", hint.Hint)
+		}
 		fmt.Fprintf(stderr, "see '%s %s --help'\n", p.Name, c.Name)
 		return Usage
 	}
