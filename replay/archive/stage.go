@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -148,12 +149,8 @@ func NewStage(path string, opt Options, set SetAside) (*Stage, error) {
 	if opt.Schema != SchemaCurrent && opt.Schema != SchemaOld {
 		return nil, fmt.Errorf("schema %d: an archive is %d or %d", opt.Schema, SchemaCurrent, SchemaOld)
 	}
-	// SQLite would take what lies there for the new archive's own: apply it, or
-	// remove it.
-	for _, ext := range []string{"-wal", "-shm", "-journal"} {
-		if _, err := os.Lstat(path + ext); !errors.Is(err, os.ErrNotExist) {
-			return nil, errors.Join(&unfinished.ForeignError{Path: path + ext}, err)
-		}
+	if err := alone(path); err != nil {
+		return nil, err
 	}
 	folder, err := unfinished.Start(path)
 	if err != nil {
@@ -188,6 +185,39 @@ func NewStage(path string, opt Options, set SetAside) (*Stage, error) {
 		return nil, errors.Join(fmt.Errorf("starting the archive %s: %w", tmp, err), s.Abort())
 	}
 	return s, nil
+}
+
+// alone refuses a name beside which lies what SQLite would take for the new
+// archive's own, and apply to it or overwrite: a *unfinished.ForeignError. What
+// readers of an archive leave that has gone, a log without content and its
+// index, is none.
+func alone(path string) error {
+	for _, ext := range []string{"-wal", "-shm", "-journal"} {
+		info, err := os.Lstat(path + ext)
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if info.Mode().IsRegular() && (info.Size() == 0 || ext == "-shm" && isIndex(path+ext)) {
+			continue
+		}
+		return &unfinished.ForeignError{Path: path + ext}
+	}
+	return nil
+}
+
+// isIndex says that a file begins as SQLite's index of a log does.
+func isIndex(path string) bool {
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	var b [4]byte
+	_, err = io.ReadFull(f, b[:])
+	return err == nil && binary.NativeEndian.Uint32(b[:]) == 3007000
 }
 
 // Folder is where the stage lies until it is finished. What else is there then
