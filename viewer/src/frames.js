@@ -1,7 +1,7 @@
 // The frame list: rows as the decoder tells them, fetched by pages for what is
 // on the screen, all of them or the ones that a filter takes.
 
-import { $, h } from './dom.js';
+import { $, h, say } from './dom.js';
 import { VirtualList } from './list.js';
 import { Stale } from './link.js';
 import { frameNumber, number, time } from './format.js';
@@ -290,7 +290,10 @@ export class Frames {
 
   /** Selects a row by its number, also when a filter is on. */
   async goto(row, options) {
-    if (!this.filtered) return this.select(row, options);
+    if (!this.filtered) {
+      if (row >= this.list.count) say(this.app.indexing ? 'That is not indexed yet.' : 'The index pass was stopped before that.', true);
+      return this.select(row, options);
+    }
     const i = await this.app.link.ask('rank', { row });
     return this.select(Math.min(i, this.list.count - 1), options);
   }

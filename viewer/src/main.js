@@ -381,7 +381,7 @@ class App {
 
   cancelled(m) {
     if (m.what === 'search') this.search.stopped(m);
-    if (m.what === 'filter' && m.of === this.filtering) this.filterState(`${many(this.frames.list.count, 'row')} so far, stopped`, true);
+    if (m.what === 'filter' && this.frames.filtered && m.of === this.filtering) this.filterState(`${many(this.frames.list.count, 'row')} so far, stopped`, true);
   }
 
   /** How many findings there are: of the bytes, of what lies beside them, and what only the sidecars tell. */
@@ -393,6 +393,7 @@ class App {
 
   async setFilter(expression) {
     expression = expression.trim();
+    const mine = this.setting = {};
     $('filter-clear').hidden = !expression;
     $('filter-wrong').hidden = true;
     $('filter').removeAttribute('aria-invalid');
@@ -403,8 +404,8 @@ class App {
     const keep = this.frames.selectedRow;
     if (!expression) {
       set('filter', '');
+      this.link.ask('cancel', { what: 'filter' }).catch((e) => this.failed(e));
       if (this.frames.filtered) {
-        this.link.ask('cancel', { what: 'filter' }).catch((e) => this.failed(e));
         this.frames.reset(false);
         this.frames.setCount(this.status?.rows ?? 0);
         this.filterState('');
@@ -415,6 +416,7 @@ class App {
       return;
     }
     const wrong = await this.link.ask('filter', { expression });
+    if (this.setting !== mine) return; // another one was set meanwhile
     if (wrong) {
       const at = $('filter-wrong');
       // Of a long one what is around the fault.

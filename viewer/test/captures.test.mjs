@@ -3,7 +3,7 @@
 
 import test, { after, before } from 'node:test';
 import assert from 'node:assert/strict';
-import { mkdirSync, readFileSync, readdirSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { execFileSync, spawn, spawnSync } from 'node:child_process';
 import { dist, filter, go, launch, listed, openFiles, openPage, quiet, root, serve, unit } from './browser.mjs';
@@ -823,6 +823,32 @@ test('each capture has its own columns, also behind one that has as few', async 
   }
   await openFiles(page, [fixture('real/live.stream')]);
   assert.equal(await columns(), 'No. Offset Kind Source Stream Time Size Summary');
+  await quiet(page);
+});
+
+test('a filter that is cleared before it began stays cleared, and what the index did not reach is said', async () => {
+  const page = await open();
+  await openFiles(page, [fixture('real/live.stream')]);
+  for (let i = 0; i < 15; i++) {
+    await page.evaluate(async (wait) => {
+      const f = document.getElementById('filter');
+      f.value = 'size > 10';
+      f.dispatchEvent(new KeyboardEvent('keydown', { key: 'Enter', bubbles: true }));
+      await new Promise((r) => { setTimeout(r, wait); });
+      document.getElementById('filter-clear').click();
+    }, i / 4);
+  }
+  await page.waitForTimeout(200);
+  assert.equal(await page.textContent('#state'), '70 rows');
+  assert.equal(await page.evaluate(() => JSON.parse(localStorage.getItem('wiretape-viewer')).filter), '');
+  const f = generate('small', 2000000, join(dir, 'stopped.stream'));
+  await openFiles(page, [f], { wait: false });
+  await page.waitForFunction(() => Number(document.body.dataset.rows) > 100 && !document.getElementById('stop').hidden);
+  await page.click('#stop');
+  await page.waitForFunction(() => /stopped at \d+ %/.test(document.getElementById('state').textContent));
+  await go(page, 1999990);
+  await page.waitForFunction(() => document.getElementById('toast').textContent === 'The index pass was stopped before that.');
+  rmSync(f);
   await quiet(page);
 });
 
