@@ -255,8 +255,15 @@ func (f *follower) bytes() (n int64) {
 
 // openArchive opens the archive, or makes an empty one.
 func (f *follower) openArchive() error {
-	// What a run left that was stopped.
-	if err := errors.Join(unfinished.Sweep(f.opt.Archive), unfinished.Sweep(f.opt.Archive+rebuildSuffix), ownAside(f.opt.Archive+quarantineSuffix)); err != nil {
+	// What a run left that was stopped; somebody else's is in the way only when
+	// its name is needed.
+	for _, name := range []string{f.opt.Archive, f.opt.Archive + rebuildSuffix} {
+		var foreign *unfinished.ForeignError
+		if err := unfinished.Sweep(name); err != nil && !errors.As(err, &foreign) {
+			return err
+		}
+	}
+	if err := ownAside(f.opt.Archive + quarantineSuffix); err != nil {
 		return err
 	}
 	f.aside = newQuarantine(f.opt.Archive)

@@ -5,6 +5,7 @@ package unfinished
 import (
 	"os"
 	"path/filepath"
+	"slices"
 )
 
 // ClashError: an input is, contains, or lies in what is written for an output.
@@ -28,47 +29,90 @@ var companions = []string{"", Suffix, Suffix + lockSuffix, "-wal", "-shm", "-jou
 // compared by device and inode. It gives a *ClashError, or nil.
 func Clash(inputs []string, out string) error {
 	out = filepath.Clean(out)
-	for _, in := range inputs {
-		for _, end := range companions {
-			name := out + end
+	var names []target
+	for _, end := range companions {
+		names = append(names, newTarget(out+end).withAbove())
+	}
+	in := map[string]string{} // of folders that were looked at: the name that they lie in, or ""
+	for _, path := range inputs {
+		input := newTarget(path)
+		for _, name := range names {
 			switch {
-			case same(in, name):
-				return &ClashError{in, name, "is in the way"}
-			case within(in, name):
-				return &ClashError{in, name, "lies in " + name}
-			case within(name, in):
-				return &ClashError{in, name, "contains " + name}
+			case input.is(name):
+				return &ClashError{path, name.name, "is in the way"}
+			case slices.ContainsFunc(name.above, input.is):
+				return &ClashError{path, name.name, "contains " + name.name}
+			}
+		}
+		for _, dir := range input.folders {
+			inside, known := in[dir]
+			if !known {
+				inside = insideOf(dir, names)
+				in[dir] = inside
+			}
+			if inside != "" {
+				return &ClashError{path, inside, "lies in " + inside}
 			}
 		}
 	}
 	return nil
 }
 
-// same says that two names lead to one file, or would.
-func same(a, b string) bool {
-	x, errA := os.Stat(a)
-	y, errB := os.Stat(b)
-	if errA == nil && errB == nil {
-		return os.SameFile(x, y)
-	}
-	return resolve(a) == resolve(b)
+// target is what a name leads to.
+type target struct {
+	name, path string
+	info       os.FileInfo // nil where nothing is
+	// folders are that of the name itself and that of what it leads to, above
+	// all folders above them.
+	folders []string
+	above   []target
 }
 
-// within says that name lies somewhere in the folder dir, directly or by what
-// the names lead to.
-func within(name, dir string) bool {
-	for _, at := range []string{resolve(name), resolve(filepath.Dir(name)) + string(filepath.Separator) + filepath.Base(name)} {
+func newTarget(name string) target {
+	t := target{name: name, path: resolve(name)}
+	t.info, _ = os.Stat(name)
+	t.folders = []string{filepath.Dir(t.path)}
+	if own := resolve(filepath.Dir(name)); own != t.folders[0] {
+		t.folders = append(t.folders, own)
+	}
+	return t
+}
+
+// withAbove fills in above.
+func (t target) withAbove() target {
+	for _, dir := range t.folders {
 		for {
-			up := filepath.Dir(at)
-			if up == at {
+			info, _ := os.Stat(dir)
+			t.above = append(t.above, target{path: dir, info: info})
+			up := filepath.Dir(dir)
+			if up == dir {
 				break
 			}
-			if at = up; same(at, dir) {
-				return true
+			dir = up
+		}
+	}
+	return t
+}
+
+// is says that two names lead to one file, or would.
+func (t target) is(o target) bool {
+	if t.info != nil && o.info != nil {
+		return os.SameFile(t.info, o.info)
+	}
+	return t.path == o.path
+}
+
+// insideOf is the name that a folder is, or lies in; "" for none.
+func insideOf(dir string, names []target) string {
+	at := target{folders: []string{dir}}.withAbove()
+	for _, folder := range at.above {
+		for _, name := range names {
+			if folder.is(name) {
+				return name.name
 			}
 		}
 	}
-	return false
+	return ""
 }
 
 // resolve is the path that a name leads to, absolute and without symbolic links;

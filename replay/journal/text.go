@@ -78,7 +78,11 @@ func (g *ReportLineage) text(b io.Writer, out string) {
 	for _, f := range g.Files {
 		fmt.Fprintf(b, "  file      %s, %s, %s\n", filepath.Join(out, filepath.FromSlash(f.File)), humanize.IBytes(uint64(f.Bytes)), entriesText(f))
 	}
-	if len(g.Files) == 0 {
+	switch {
+	case len(g.Files) > 0:
+	case g.Entries == 0:
+		fmt.Fprintf(b, "  file      none: no entry of this lineage is in the recording\n")
+	default:
 		fmt.Fprintf(b, "  file      none: the catalogue alone has this lineage\n")
 	}
 	for _, x := range g.Bodies {

@@ -195,7 +195,11 @@ func (w *writer) entry(e *entry) error {
 		}
 	}
 	if !w.begun && !w.chain.known() {
-		w.chain.lose("the segment's entries before " + wire.Utoa(e.sequence) + " are not in the recording")
+		why := "the segment's entries before " + wire.Utoa(e.sequence) + " are not in the recording"
+		if e.sequence == 1 {
+			why = "no anchor of the first segment is in the recording"
+		}
+		w.chain.lose(why)
 	}
 	var segment, position any
 	if w.chained {
