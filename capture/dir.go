@@ -49,6 +49,14 @@ type Options struct {
 	// ContextLimit is how many bytes a sidecar's context may hold; 0 is
 	// sidecar.DefaultContextLimit.
 	ContextLimit int
+	// Keep is held at the start, before anything is recovered, and whenever a
+	// file is sealed: what is being written comes on top of it.
+	Keep Retention
+	// MakeRoom lets the oldest sealed files go when an operation fails because
+	// the disk is full, as far as Keep.Unshipped permits, and tries it again.
+	MakeRoom bool
+	// OnPrune is told what Keep and MakeRoom did.
+	OnPrune func(*PruneReport, error)
 	// OnSealed is called for each file once it is sealed, in order, the last
 	// one too. No lock of ours is held; the connection waits until it returns.
 	OnSealed func(Sealed)
@@ -113,8 +121,11 @@ type Dir struct {
 	recovered []Recovered
 	findings  []wire.Finding
 
+	// disk is the file system as it is; that of opt may make room.
+	disk    vfs.FS
+	start   Instant
 	pruneMu sync.Mutex
-	memory  memory
+	ledger  ledger
 }
 
 // Create takes a capture directory for recording: makes it when it does not
@@ -122,13 +133,16 @@ type Dir struct {
 // earlier recorder left unfinished. Close gives it back.
 func Create(dir string, opt Options) (*Dir, error) {
 	opt = opt.filled()
-	d := &Dir{path: dir, opt: opt}
+	d := &Dir{path: dir, opt: opt, disk: opt.FS, start: opt.Clock.Now()}
 	err := makeDir(opt.FS, dir)
 	if err != nil {
 		return nil, err
 	}
 	if d.lock, err = lockDir(opt.FS, dir, opt.Holder); err != nil {
 		return nil, err
+	}
+	if opt.MakeRoom {
+		d.opt.FS = roomy{opt.FS, d}
 	}
 	if err := d.open(); err != nil {
 		d.lock.Close()
@@ -182,11 +196,14 @@ func lockDir(fsys vfs.FS, dir, holder string) (io.Closer, error) {
 }
 
 func (d *Dir) open() error {
+	// Recovery needs some room itself.
+	d.Hold()
 	rec, err := recoverDir(d.path, d.opt, false)
-	d.recovered = rec
+	d.recovered, d.ledger.looked = rec, false
 	if err != nil {
 		return err
 	}
+	d.Hold()
 	var at wire.Finding
 	if d.counter, at, err = highest(d.opt.FS, d.path); err != nil {
 		return err
@@ -355,10 +372,13 @@ func (d *Dir) connect(id string, info ConnInfo) (*Writer, error) {
 		return nil, fmt.Errorf("following %s: %w", info.Protocol, err)
 	}
 	w := &Writer{dir: d, id: id, info: info, framing: fr}
+	d.ledger.begin(w)
 	if err := w.openFile(); err != nil {
+		d.ledger.end(w)
 		return nil, err
 	}
 	if err := d.Journal(Entry{Event: EventConnect, Connection: id, Endpoint: info.Endpoint, Pair: info.Pair}); err != nil {
+		d.ledger.end(w)
 		return nil, errors.Join(err, w.abandon())
 	}
 	return w, nil

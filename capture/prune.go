@@ -67,13 +67,6 @@ type Pruned struct {
 	Shipped bool   `json:"shipped"`
 }
 
-// Prune deletes from the directory what the limits ask for.
-func (d *Dir) Prune(r Retention) (*PruneReport, error) {
-	d.pruneMu.Lock()
-	defer d.pruneMu.Unlock()
-	return prune(d.path, r, d.opt, &d.memory)
-}
-
 // Prune deletes sealed files of a directory, which a recorder may be writing
 // into meanwhile: that never touches again what it sealed.
 func Prune(dir string, r Retention, opt Options) (*PruneReport, error) {
@@ -81,30 +74,35 @@ func Prune(dir string, r Retention, opt Options) (*PruneReport, error) {
 	if err := CheckDir(opt.FS, dir); err != nil {
 		return nil, err
 	}
-	return prune(dir, r, opt, &memory{})
-}
-
-func prune(dir string, r Retention, opt Options, log *memory) (*PruneReport, error) {
-	p := &pruning{dir: dir, opt: opt, r: r, log: log, rep: &PruneReport{Deleted: []Pruned{}, FreeBytes: -1}}
+	p := &pruning{dir: dir, opt: opt, r: r, log: &memory{}, rep: newPruneReport()}
 	if err := p.look(); err != nil {
 		return nil, err
 	}
-	err := p.choose()
-	if err != nil || r.DryRun {
-		return p.rep, err
+	err := p.run()
+	return p.rep, err
+}
+
+func newPruneReport() *PruneReport { return &PruneReport{Deleted: []Pruned{}, FreeBytes: -1} }
+
+// run chooses and deletes.
+func (p *pruning) run() error {
+	for {
+		if err := p.choose(); err != nil || p.r.DryRun {
+			return err
+		}
+		if back, err := p.takenBack(); err != nil {
+			return err
+		} else if !back {
+			return p.remove()
+		}
+		p.gone, *p.rep = nil, *newPruneReport()
 	}
-	if back, err := p.takenBack(); err != nil {
-		return nil, err
-	} else if back {
-		return prune(dir, r, opt, log)
-	}
-	return p.rep, p.remove()
 }
 
 // takenBack says that a copy of what is to go was found bad since the journal
 // was read.
 func (p *pruning) takenBack() (bool, error) {
-	if err := p.log.update(p.opt.FS, p.dir, p.files); err != nil {
+	if err := p.log.update(p.opt.FS, p.dir); err != nil {
 		return false, err
 	}
 	for _, f := range p.gone {
@@ -121,10 +119,18 @@ type pruning struct {
 	r   Retention
 	rep *PruneReport
 	log *memory
+	// start is when the recorder that prunes began, zero for another. later says
+	// that sealed is what it knew before; without gathers those that another
+	// deleted since.
+	start   Instant
+	later   bool
+	without map[*prunable]bool
 
-	files  map[string]*prunable
 	sealed []*prunable
-	total  int64 // bytes on disk of all files of connections
+	// rest is the bytes on disk of what lies beside sealed files, by stem; total
+	// is those of everything.
+	rest   map[string]int64
+	total  int64
 	gone   []*prunable
 	orphan []string // side files of files that were pruned before
 }
@@ -140,6 +146,9 @@ type prunable struct {
 	last  int64
 	sha   string
 	known bool // read was called
+	// ours says that mono is when it came by the monotonic clock of this process.
+	ours bool
+	mono int64
 }
 
 // look gathers files, the order in which they were sealed, and what was shipped.
@@ -186,15 +195,18 @@ func (p *pruning) look() error {
 			f.names = append(f.names, n)
 		}
 	}
-	p.files = files
-	if err := p.log.update(fsys, p.dir, files); err != nil {
+	if err := p.log.update(fsys, p.dir); err != nil {
 		return err
 	}
+	p.log.forget(func(s string) bool { return files[s] != nil })
+	p.rest = map[string]int64{}
 	for s, f := range files {
 		if partial[s] {
+			p.rest[s] = f.bytes
 			continue
 		}
 		if form := ParseName(f.names0()).Form; form != FormBytes && form != FormCompressed {
+			p.rest[s] = f.bytes
 			if p.log.pruned[s] {
 				p.orphan = append(p.orphan, f.names...)
 			}
@@ -218,6 +230,8 @@ func (p *pruning) look() error {
 // read takes from the sidecar what the file's hash is and when its last byte
 // came, once.
 func (p *pruning) read(f *prunable) {
+	// Shipped is only what has the very hash that was read back there.
+	defer func() { f.shipped = p.log.proves(f) }()
 	if f.known {
 		return
 	}
@@ -234,8 +248,6 @@ func (p *pruning) read(f *prunable) {
 	if s.LastArrival != nil {
 		f.last = s.LastArrival.Wall
 	}
-	// Shipped is only what has the very hash that was read back there.
-	f.shipped = p.log.proves(f)
 }
 
 // memory is what a journal says of the files that are there, read as it grows.
@@ -248,7 +260,7 @@ type memory struct {
 	pruned  map[string]bool
 }
 
-func (m *memory) update(fsys vfs.FS, dir string, files map[string]*prunable) error {
+func (m *memory) update(fsys vfs.FS, dir string) error {
 	if m.order == nil {
 		m.order, m.shipped, m.pruned = map[string]int{}, map[string]map[string]string{}, map[string]bool{}
 	}
@@ -282,14 +294,18 @@ func (m *memory) update(fsys vfs.FS, dir string, files map[string]*prunable) err
 		return err
 	}
 	m.next = next
+	return nil
+}
+
+// forget drops what was pruned and is no longer there.
+func (m *memory) forget(there func(stem string) bool) {
 	for s := range m.pruned {
-		if files[s] == nil {
+		if !there(s) {
 			delete(m.order, s)
 			delete(m.shipped, s)
 			delete(m.pruned, s)
 		}
 	}
-	return nil
 }
 
 // proves says that a file was read back at a destination with the hash that it
@@ -369,14 +385,34 @@ func (p *pruning) choose() error {
 			return &FileError{"free space of", p.dir, noOffset, err}
 		}
 	}
+	if p.r.KeepAge == 0 && p.r.over(is) == "" {
+		p.settle(is, false)
+		return nil
+	}
+	// What was shipped and pruned since the last look.
+	if err := p.log.update(p.opt.FS, p.dir); err != nil {
+		return err
+	}
+	if p.later {
+		for _, f := range p.sealed {
+			if p.log.pruned[f.stem] {
+				p.without[f] = true
+				is.total -= f.bytes
+				is.files--
+			}
+		}
+	}
 	// ought is the level if everything were shipped.
 	ought, aged := is, false
-	now := p.opt.Clock.Now().Wall
+	now := p.opt.Clock.Now()
 	for _, f := range p.sealed {
+		if p.without[f] {
+			continue
+		}
 		if p.r.KeepAge > 0 {
 			p.read(f)
 		}
-		old := p.r.KeepAge > 0 && f.last != 0 && now-f.last > int64(p.r.KeepAge)
+		old := p.r.KeepAge > 0 && p.age(f, now) > int64(p.r.KeepAge)
 		reason := p.r.over(is)
 		if reason == "" && old {
 			reason = "age"
@@ -400,12 +436,34 @@ func (p *pruning) choose() error {
 		p.rep.Deleted = append(p.rep.Deleted, Pruned{f.names[0], f.bytes, reason, f.shipped})
 		p.rep.FreedBytes += f.bytes
 	}
+	p.settle(is, aged)
+	return nil
+}
+
+// age is how old a file is, in nanoseconds. A wall clock that leaps while
+// a recorder runs makes nothing older: its own files' ages are told by the
+// monotonic clock, and those of others by the lesser of two.
+func (p *pruning) age(f *prunable, now Instant) int64 {
+	if f.ours {
+		return now.Mono - f.mono
+	}
+	if f.last == 0 {
+		return 0
+	}
+	wall := now.Wall
+	if p.start != (Instant{}) {
+		wall = min(wall, p.start.Wall+now.Mono-p.start.Mono)
+	}
+	return wall - f.last
+}
+
+// settle says what is left.
+func (p *pruning) settle(is level, aged bool) {
 	p.rep.KeptFiles, p.rep.KeptBytes = is.files, is.total
 	if p.r.MinFree > 0 {
 		p.rep.FreeBytes = is.free
 	}
 	p.rep.Met = !aged && p.r.over(is) == ""
-	return nil
 }
 
 // remove writes down what goes, and then lets it go: the bytes first, so that
@@ -424,7 +482,17 @@ func (p *pruning) remove() error {
 		entries = append(entries, e.stamp(p.opt.Clock.Now()))
 	}
 	if len(entries) > 0 {
-		if err := Append(p.opt.FS, p.dir, true, entries...); err != nil {
+		err := Append(p.opt.FS, p.dir, true, entries...)
+		// On a disk that is full to the last byte the journal has to wait for
+		// what goes: the arrival index first, which the bytes do without.
+		for i := 0; DiskFull(err) && i < len(p.gone[0].names); i++ {
+			names := p.gone[0].names
+			if rerr := p.removeAll([]string{names[(i+1)%len(names)]}); rerr != nil {
+				return errors.Join(err, rerr)
+			}
+			err = Append(p.opt.FS, p.dir, true, entries...)
+		}
+		if err != nil {
 			return err
 		}
 	}

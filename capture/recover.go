@@ -99,7 +99,7 @@ func recoverDir(dir string, opt Options, deep bool) ([]Recovered, error) {
 		}
 	}
 	sort.Strings(stems)
-	r := &recovery{dir: dir, opt: opt, names: names}
+	r := &recovery{dir: dir, opt: opt}
 	for _, st := range stems {
 		forms := have[st]
 		base := filepath.Join(dir, st)
@@ -119,6 +119,9 @@ func recoverDir(dir string, opt Options, deep bool) ([]Recovered, error) {
 		unknown := forms[FormBytes] && (!forms[FormSidecar] || deep && !r.sidecarReads(st))
 		if forms[FormPartial] || unknown {
 			rec, err := r.file(st, unknown)
+			if unknown && errors.Is(err, fs.ErrNotExist) {
+				continue // it went to make room
+			}
 			if err != nil {
 				return done, err
 			}
@@ -134,9 +137,8 @@ func recoverDir(dir string, opt Options, deep bool) ([]Recovered, error) {
 }
 
 type recovery struct {
-	dir   string
-	opt   Options
-	names []string
+	dir string
+	opt Options
 }
 
 // sameFile says that partial and sealed file hold the same bytes.
@@ -229,7 +231,7 @@ func (r *recovery) file(st string, sealed bool) (Recovered, error) {
 			}
 		}
 	}
-	if err := writeSides(r.opt.FS, base, final, sums); err != nil {
+	if _, err := writeSides(r.opt.FS, base, final, sums); err != nil {
 		return rec, err
 	}
 	if !sealed {
@@ -293,8 +295,13 @@ func (r *recovery) fromBefore(n Name) (*sidecar.Sidecar, error) {
 	if n.Number == 1 {
 		return s, nil
 	}
+	// Anew: some may have gone to make room.
+	names, err := r.opt.FS.List(r.dir)
+	if err != nil {
+		return nil, &FileError{"list", r.dir, noOffset, err}
+	}
 	var paths []string
-	for _, base := range r.names {
+	for _, base := range names {
 		p := ParseName(base)
 		if p.Connection == n.Connection && p.Number < n.Number && (p.Form == FormBytes || p.Form == FormCompressed) {
 			paths = append(paths, filepath.Join(r.dir, base))

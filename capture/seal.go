@@ -78,7 +78,7 @@ func (w *Writer) seal(why, detail string, v *sidecar.Verdict) error {
 			Offset: c.start, Message: "the arrival index could not be written to its end", Cost: "arrival times"}))
 	}
 	sums := []sum{{extBytes, s.SHA256}, {extIndex, sumOf(c.idxSum)}}
-	err := writeSides(fsys, base, s, sums)
+	sides, err := writeSides(fsys, base, s, sums)
 	if err == nil {
 		err = finishName(fsys, base, s.Start)
 	}
@@ -95,6 +95,18 @@ func (w *Writer) seal(why, detail string, v *sidecar.Verdict) error {
 	w.sealed = append(w.sealed, Sealed{Path: base + extBytes, Connection: w.id, Number: w.number,
 		Start: s.Start, Length: s.Length, SHA256: s.SHA256, Reason: why,
 		Findings: int64(len(s.Findings)) + s.FindingsOmitted})
+	w.onDisk.bytes.Store(0)
+	w.onDisk.index.Store(0)
+	if w.dir.opt.Keep.Any() {
+		f := &prunable{stem: filepath.Base(base), bytes: s.Length + c.idxSize + sides, sha: s.SHA256, known: true, ours: true, mono: w.dir.opt.Clock.Now().Mono}
+		for _, ext := range []string{extBytes, extIndex, extSidecar, extSums} {
+			f.names = append(f.names, f.stem+ext)
+		}
+		if c.first != nil {
+			f.last, f.mono = c.last.Wall, c.last.Mono
+		}
+		w.dir.ledger.add(f)
+	}
 	return errors.Join(w.abandon(), w.dir.Journal(Entry{Event: EventSeal, Connection: w.id, File: name, Offset: s.Start,
 		Bytes: s.Length, SHA256: s.SHA256, Reason: why, Detail: detail}))
 }
@@ -141,26 +153,27 @@ func (fr *framing) readAll(src io.Reader, hash io.Writer) error {
 type sum struct{ ext, hex string }
 
 // writeSides writes the sidecar and the sums of a file, and makes their names
-// safe.
-func writeSides(fsys vfs.FS, base string, s *sidecar.Sidecar, sums []sum) error {
+// safe. It gives how many bytes they have.
+func writeSides(fsys vfs.FS, base string, s *sidecar.Sidecar, sums []sum) (int64, error) {
 	text, err := s.Append(nil)
 	if err != nil {
-		return &FileError{"encode", base + extSidecar, s.Start, err}
+		return 0, &FileError{"encode", base + extSidecar, s.Start, err}
 	}
 	if err := writeWhole(fsys, base+extSidecar, text, s.Start); err != nil {
-		return err
+		return 0, err
 	}
 	h := sha256.New()
 	h.Write(text)
 	sums = append(sums, sum{extSidecar, sumOf(h)})
-	if err := writeWhole(fsys, base+extSums, sumsText(filepath.Base(base), sums), s.Start); err != nil {
-		return err
+	said := sumsText(filepath.Base(base), sums)
+	if err := writeWhole(fsys, base+extSums, said, s.Start); err != nil {
+		return 0, err
 	}
 	dir := filepath.Dir(base)
 	if err := fsys.SyncDir(dir); err != nil {
-		return &FileError{"sync", dir, s.Start, err}
+		return 0, &FileError{"sync", dir, s.Start, err}
 	}
-	return nil
+	return int64(len(text) + len(said)), nil
 }
 
 // sumsText is what sha256sum -c reads.

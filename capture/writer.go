@@ -43,6 +43,7 @@ type Writer struct {
 	hasSkew bool
 
 	received, written, synced atomic.Int64
+	onDisk                    onDisk
 }
 
 // openFile is the file being written.
@@ -205,6 +206,7 @@ func (w *Writer) append(p []byte, at Instant) error {
 	w.ahead -= int64(len(p))
 	c.size += int64(len(p))
 	w.written.Store(c.start + c.size)
+	w.onDisk.bytes.Store(c.size)
 	prev := c.last
 	if c.first == nil {
 		first := at
@@ -222,6 +224,7 @@ func (w *Writer) append(p []byte, at Instant) error {
 		// index ends here, and the sidecar says so.
 		c.idxLost, c.idxBuf = true, nil
 	}
+	w.onDisk.index.Store(c.idxSize)
 	return nil
 }
 
@@ -483,6 +486,7 @@ func (w *Writer) Close(v sidecar.Verdict, why string) (wire.Ending, error) {
 func (w *Writer) close(v sidecar.Verdict, why string) (wire.Ending, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	defer w.dir.ledger.end(w)
 	if w.closed {
 		return "", errors.New("closing a connection twice: " + w.id)
 	}
@@ -540,6 +544,9 @@ func (w *Writer) tell() {
 		for _, s := range sealed {
 			f(s)
 		}
+	}
+	if len(sealed) > 0 {
+		w.dir.Hold()
 	}
 }
 

@@ -1166,3 +1166,129 @@ func TestHookGetsRecoveredFiles(t *testing.T) {
 		t.Errorf("told: %+v", told)
 	}
 }
+
+// smallDisk holds so many bytes and no more, as freeing tells.
+func smallDisk(size int64) (*vfs.Mem, vfs.FS) {
+	disk := freeing{vfs.NewMem(), size}
+	return disk.Mem, &vfs.Fault{FS: disk, Decide: func(op vfs.Op) vfs.Verdict {
+		if op.Kind == "write" {
+			if free, _ := disk.Free(""); int64(op.Size) > free {
+				return vfs.Verdict{Err: syscall.ENOSPC, Short: int(max(free, 0))}
+			}
+		}
+		return vfs.Verdict{}
+	}}
+}
+
+// TestMinFreeAgainstAFastPublisher: a publisher that would fill the disk between
+// two ticks of a clock fills it no further than it may, with every received byte
+// recorded; and where room may be made it is made before more is received.
+func TestMinFreeAgainstAFastPublisher(t *testing.T) {
+	check := func(t *testing.T, room bool, size, minFree int64, dir string, fsys vfs.FS, stream []byte, free func() int64) {
+		lowest := size
+		o := record.Options{Protocol: "raw", NoRetry: true, MinFree: minFree, MakeRoom: room, Buffer: record.MinBuffer,
+			Retention: capture.Retention{Unshipped: room},
+			Capture: capture.Options{FS: fsys, RotateBytes: size / 32, OnSealed: func(capture.Sealed) {
+				lowest = min(lowest, free())
+			}}}
+		r := open(t, dir, o)
+		r.Record(t.Context(), sourceOf(t, "tcp://"+peer.Listen(t, peer.Send(stream)), source.Options{}))
+		rep, err := r.Close()
+		var ns *record.NoSpaceError
+		if room != (err == nil) || !room && !errors.As(err, &ns) {
+			t.Errorf("make room %v: %v", room, err)
+		}
+		if rep.NotRecorded != 0 || rep.Received != rep.Written || rep.Received != rep.Synced {
+			t.Errorf("make room %v: %+v", room, rep.Status)
+		}
+		if room && (rep.Received != int64(len(stream)) || rep.Pruned == 0) {
+			t.Errorf("with room made for it: %+v", rep.Status)
+		}
+		if len(rep.Ended) != 1 || !room && rep.Ended[0].Transport != sidecar.TransportFailed {
+			t.Errorf("make room %v: %+v", room, rep.Ended)
+		}
+		// Of what was being received when it was looked at, a small read may pass.
+		if lowest < minFree-64<<10 {
+			t.Errorf("make room %v: only %d bytes were free, %d are to be kept: %v, %+v", room, lowest, minFree, err, rep.Status)
+		}
+		if !room && rep.Received < (size-minFree)/3 {
+			t.Errorf("it stopped with %d bytes received", rep.Received)
+		}
+	}
+	for _, room := range []bool{false, true} {
+		t.Run(fmt.Sprintf("double, make room %v", room), func(t *testing.T) {
+			const size = 6 << 20
+			mem, fsys := smallDisk(size)
+			check(t, room, size, 1<<20, "rec", fsys, noise(12<<20), func() int64 {
+				free, _ := freeing{mem, size}.Free("")
+				return free
+			})
+		})
+		t.Run(fmt.Sprintf("tmpfs, make room %v", room), func(t *testing.T) {
+			dir := t.TempDir()
+			if err := mountMemory(dir, "48m", false); err != nil {
+				t.Logf("mounting is not permitted here (%v): the double above stands for it", err)
+				return
+			}
+			defer unmount(dir)
+			check(t, room, 48<<20, 8<<20, filepath.Join(dir, "rec"), vfs.OS, noise(200<<20), func() int64 {
+				free, _ := vfs.OS.Free(dir)
+				return free
+			})
+		})
+	}
+}
+
+// TestMakeRoomInSpiteOfOthers: another program fills the disk between two looks;
+// no received byte is lost.
+func TestMakeRoomInSpiteOfOthers(t *testing.T) {
+	const size = 6 << 20
+	mem, fsys := smallDisk(size)
+	stream := noise(8 << 20)
+	var grabbed atomic.Bool
+	r := open(t, "rec", record.Options{Protocol: "raw", NoRetry: true, MinFree: 1 << 20, MakeRoom: true, Retention: capture.Retention{Unshipped: true},
+		Capture: capture.Options{FS: fsys, RotateBytes: 200_000, OnSealed: func(s capture.Sealed) {
+			if s.Number == 8 && grabbed.CompareAndSwap(false, true) {
+				free, _ := freeing{mem, size}.Free("")
+				mem.SetFile("/others", make([]byte, min(free, 4200<<10)))
+			}
+		}}})
+	r.Record(t.Context(), sourceOf(t, "tcp://"+peer.Listen(t, peer.Send(stream)), source.Options{}))
+	rep, err := r.Close()
+	if !grabbed.Load() || err != nil || rep.Received != int64(len(stream)) || rep.Written != rep.Received {
+		t.Errorf("%v, %+v", err, rep.Status)
+	}
+}
+
+// TestRelayMinFreeRecordsWhatItReceived: a relay passes on what there is no space
+// for; what it took into its buffer before is recorded, and nothing fails.
+func TestRelayMinFreeRecordsWhatItReceived(t *testing.T) {
+	const size = 4 << 20
+	mem, fsys := smallDisk(size)
+	stream := noise(8 << 20)
+	addr, r, end := relay(t, "tcp", peer.Listen(t, peer.Send(stream)), record.Options{Protocol: "raw", MinFree: 2 << 20,
+		Capture: capture.Options{FS: fsys, RotateBytes: 200_000}})
+	c, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	c.SetDeadline(time.Now().Add(20 * time.Second))
+	if got, err := io.ReadAll(c); err != nil || !bytes.Equal(got, stream) {
+		t.Fatalf("%d bytes passed on, %v", len(got), err)
+	}
+	c.Close()
+	settled(t, r, 2)
+	rep, err := end()
+	if err != nil || rep.Verdict != record.VerdictFindings || rep.Received != rep.Written+rep.NotRecorded || rep.NotRecorded == 0 {
+		t.Errorf("%v, %+v", err, rep.Status)
+	}
+	if free, _ := (freeing{mem, size}).Free(""); free < 512<<10 {
+		t.Errorf("%d bytes are free", free)
+	}
+	for _, s := range sidecars(t, mem.Files()) {
+		if s.Transport != nil && s.Length > 0 && (s.Transport.Kind != sidecar.TransportFailed || !strings.Contains(s.Transport.Detail, "bytes free")) {
+			t.Errorf("%+v", s.Transport)
+		}
+	}
+}

@@ -40,9 +40,8 @@ const (
 	freeTick = time.Second
 	// sayAgain is how long a repeated failure is not said again.
 	sayAgain = time.Hour
-	// Pruning reads the directory: at most so often, and at least so often.
-	pruneTick    = 5 * time.Second
-	pruneAtLeast = time.Minute
+	// holdTick is how often the limits are held where no file is sealed.
+	holdTick = 5 * time.Second
 )
 
 // Sync says when bytes are made safe, beside when a file is sealed, which is
@@ -91,13 +90,17 @@ type Options struct {
 // NoSpaceError says that the disk has less space left than it should keep.
 type NoSpaceError struct {
 	Dir string
-	// Free and Keep are bytes.
-	Free, Keep int64
+	// Free and Keep are bytes; Waiting is what those that were received and are
+	// not written yet will take.
+	Free, Keep, Waiting int64
 }
 
 // Error says it in one line.
 func (e *NoSpaceError) Error() string {
-	return fmt.Sprintf("%s has %d bytes free, fewer than the %d to keep", e.Dir, e.Free, e.Keep)
+	if e.Free < e.Keep {
+		return fmt.Sprintf("%s has %d bytes free, fewer than the %d to keep", e.Dir, e.Free, e.Keep)
+	}
+	return fmt.Sprintf("%s has %d bytes free, and received bytes that are still to be written take %d: that would leave fewer than the %d to keep", e.Dir, e.Free, e.Waiting, e.Keep)
 }
 
 // WrongProtocolError says that a connection is not of the protocol that was
@@ -123,6 +126,8 @@ type Recorder struct {
 	count counters
 
 	hookCancel context.CancelFunc
+	space      space
+	lenient    atomic.Bool // a relay that goes on when recording fails
 
 	mu      sync.Mutex
 	failure error
@@ -132,9 +137,7 @@ type Recorder struct {
 	omitted int64
 	missing bool
 	tries   map[tried]tries
-	lenient bool // a relay that goes on when recording fails
-	noSpace error
-	unmet   bool // of the goroutine that prunes
+	unmet   bool // a limit, and that is said
 	errs    []error
 }
 
@@ -155,7 +158,7 @@ func Open(dir string, o Options) (*Recorder, error) {
 	if o.Capture.Registry == nil {
 		o.Capture.Registry = protocols.All()
 	}
-	r := &Recorder{opt: o, clock: o.Capture.Clock, log: o.Log, start: time.Now(), found: map[string]int64{}, tries: map[tried]tries{}}
+	r := &Recorder{opt: o, clock: o.Capture.Clock, log: o.Log, start: time.Now(), space: space{wake: make(chan struct{}, 1)}, found: map[string]int64{}, tries: map[tried]tries{}}
 	r.count.open, r.count.protocols = map[*tape]struct{}{}, map[string]int64{}
 	told := o.Capture.OnSealed
 	o.Capture.OnSealed = func(s capture.Sealed) {
@@ -175,6 +178,10 @@ func Open(dir string, o Options) (*Recorder, error) {
 	if o.OnSealed != "" {
 		ctx, cancel := context.WithCancel(context.Background())
 		r.hook, r.hookCancel = newHook(ctx, o.OnSealed, o.Log), cancel
+	}
+	o.Capture.Keep, o.Capture.MakeRoom, o.Capture.OnPrune = o.Retention, o.MakeRoom, r.pruned
+	if o.MakeRoom {
+		o.Capture.Keep.MinFree = o.MinFree
 	}
 	d, err := capture.Create(dir, o.Capture)
 	if err != nil {
@@ -227,6 +234,13 @@ func (r *Recorder) fail(err error) {
 	}
 }
 
+// failed is why everything was stopped, nil if it was not.
+func (r *Recorder) failed() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.failure
+}
+
 // begin makes the context that a failure ends, and watches the disk.
 func (r *Recorder) begin(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
@@ -238,87 +252,14 @@ func (r *Recorder) begin(ctx context.Context) (context.Context, context.CancelFu
 		cancel()
 	}
 	if r.opt.MinFree > 0 {
+		r.space.looks.Lock()
 		r.watchFree()
+		r.space.looks.Unlock()
 	}
 	if r.opt.MinFree > 0 || r.opt.Retention.Any() {
 		go r.look(ctx)
 	}
 	return ctx, cancel
-}
-
-// look keeps an eye on the disk until ctx ends.
-func (r *Recorder) look(ctx context.Context) {
-	var files int64 = -1
-	var pruned time.Time
-	for source.Wait(ctx, freeTick) == nil {
-		if r.opt.MinFree > 0 {
-			r.watchFree()
-		}
-		now := r.count.files.Load()
-		if r.opt.Retention.Any() && (now != files && time.Since(pruned) >= pruneTick || time.Since(pruned) >= pruneAtLeast) {
-			files, pruned = now, time.Now()
-			r.prune(r.opt.Retention)
-		}
-	}
-}
-
-// prune deletes what the limits ask for. A limit that can't be met is said
-// once, until it is met again.
-func (r *Recorder) prune(limits capture.Retention) {
-	rep, err := r.dir.Prune(limits)
-	if err != nil {
-		r.log.Error("pruning", "err", err)
-		return
-	}
-	if n := len(rep.Deleted); n > 0 {
-		r.log.Info("pruned", "files", n, "bytes", rep.FreedBytes)
-		r.count.pruned.Add(int64(n))
-	}
-	if !rep.Met && !r.unmet {
-		r.log.Warn("a limit of what to keep is not met", "unshipped_files", rep.Held, "unshipped_bytes", rep.HeldBytes)
-	}
-	r.unmet = !rep.Met
-}
-
-// watchFree ends the recording when the disk is too full. A relay that goes on
-// without it records again once there is space.
-func (r *Recorder) watchFree() {
-	err := r.checkFree()
-	if err != nil && r.opt.MakeRoom {
-		limits := r.opt.Retention
-		// Somewhat more, so that it is not done every second.
-		limits.MinFree = r.opt.MinFree + r.opt.MinFree/16
-		r.prune(limits)
-		err = r.checkFree()
-	}
-	r.mu.Lock()
-	lenient, before := r.lenient, r.noSpace
-	r.noSpace = err
-	r.mu.Unlock()
-	switch {
-	case err == nil && before != nil:
-		r.log.Info("there is space again: new connections are recorded")
-	case err == nil || before != nil:
-	case !lenient:
-		r.fail(err)
-	default:
-		for _, t := range r.count.tapes() {
-			t.endWith(err)
-		}
-	}
-}
-
-func (r *Recorder) checkFree() error {
-	free, err := r.dir.Free()
-	if err != nil {
-		// Not a reason to stop: a full disk says so itself.
-		r.log.Warn("the free space can't be told", "err", err)
-		return nil
-	}
-	if free < r.opt.MinFree {
-		return &NoSpaceError{Dir: r.dir.Path(), Free: free, Keep: r.opt.MinFree}
-	}
-	return nil
 }
 
 // Record takes down what the sources give until they end, ctx does, or
@@ -564,11 +505,14 @@ func (r *Recorder) connection(ctx context.Context, c *source.Conn) error {
 func (r *Recorder) receive(c *source.Conn, t *tape) (source.Verdict, error) {
 	check := newProtocolCheck(r.opt.Capture.Registry, r.opt.Protocol)
 	for {
-		p := t.buf.reserve()
+		var p []byte
+		if r.admit() {
+			p = t.buf.reserve()
+		}
 		if p == nil {
 			return source.Verdict{End: source.EndSignal, Reason: "recording failed"}, nil
 		}
-		n, err := c.Read(p)
+		n, err := c.Read(r.limit(p))
 		if n > 0 {
 			var wrong error
 			if check != nil {

@@ -25,9 +25,7 @@ const dialLimit = 15 * time.Second
 // strict recorder it is the other way: a full buffer holds the peers up, and
 // when recording fails the relay stops.
 func (r *Recorder) Relay(ctx context.Context, l net.Listener, to *source.Endpoint) {
-	r.mu.Lock()
-	r.lenient = !r.opt.Strict
-	r.mu.Unlock()
+	r.lenient.Store(!r.opt.Strict)
 	ctx, cancel := r.begin(ctx)
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { l.Close() })
@@ -127,10 +125,9 @@ func (r *Recorder) tapePair(p *pair, name string) (down, up *tape) {
 	var wd, wu *capture.Writer
 	var err error
 	begin := func() {
-		r.mu.Lock()
-		err = r.noSpace
-		r.mu.Unlock()
-		if err == nil {
+		if full := r.space.full.Load(); full != nil && full.Free < full.Keep {
+			err = full
+		} else {
 			wd, wu, err = r.dir.ConnectPair(info(wire.Downstream), info(wire.Upstream))
 		}
 		if err != nil && !r.opt.Strict {
@@ -177,13 +174,16 @@ func (k *relayTape) room() []byte {
 		return k.own
 	}
 	if k.strict {
+		k.r.admit()
 		if p := k.t.buf.reserve(); p != nil {
-			return p
+			return k.r.limit(p)
 		}
+	} else if full := k.r.full(); full != nil {
+		k.t.overrun(full)
 	} else if p, full := k.t.buf.tryReserve(); p != nil {
 		return p
 	} else if full {
-		k.t.overrun()
+		k.t.overrun(errOverrun)
 	}
 	k.own = make([]byte, relayRead)
 	return k.own

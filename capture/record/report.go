@@ -58,7 +58,7 @@ func (r *Recorder) Close() (*Report, error) {
 	if r.failure != nil {
 		errs = append([]error{r.failure}, errs...)
 	}
-	if err != nil && r.lenient {
+	if err != nil && r.lenient.Load() {
 		// The same trouble that a relay went on in spite of.
 		r.log.Warn("the journal can't be closed", "err", err)
 		r.missing = true

@@ -45,6 +45,9 @@ type tape struct {
 
 	// Set before the buffer's end, and read only if the tape did not break.
 	end source.Verdict
+	// cause is why the recording ends before the connection does, with all that
+	// the buffer holds recorded.
+	cause error
 	// Good once done is closed.
 	ending wire.Ending
 	err    error
@@ -71,6 +74,8 @@ func (t *tape) commit(n int, at capture.Instant) {
 	t.received.Add(int64(n))
 	t.r.count.received.Add(int64(n))
 	t.buf.commit(n, at)
+	// In this order: a look in between counts them twice, and not never.
+	t.r.spend(n)
 }
 
 // pass counts n bytes that went by and are not recorded: the tape is broken, or
@@ -85,13 +90,18 @@ var errOverrun = errors.New("the disk is slower than the traffic and the buffer 
 
 // overrun ends the recording at what is in the buffer now; that is still
 // written.
-func (t *tape) overrun() {
+func (t *tape) overrun(why error) {
+	if t.broken.Load() {
+		return // that was said
+	}
+	t.cause = why
 	t.broken.Store(true)
 	t.buf.end()
-	t.failed(errOverrun)
+	t.failed(why)
 }
 
-// endWith ends the recording for a reason from outside; the first one counts.
+// endWith ends the recording for a reason from outside, behind what waits to be
+// written; the first one counts.
 func (t *tape) endWith(err error) {
 	select {
 	case t.quit <- err:
@@ -103,6 +113,10 @@ func (t *tape) endWith(err error) {
 func (t *tape) finish(v source.Verdict) {
 	if !t.broken.Load() {
 		t.end = v
+		if v.End == source.EndSignal {
+			// The recorder itself may have stopped everything.
+			t.cause = t.r.failed()
+		}
 	}
 	t.buf.end()
 	<-t.done
@@ -162,13 +176,16 @@ func (t *tape) run() {
 		}
 	}
 	if err == nil && t.broken.Load() {
-		err = errOverrun // told already
+		err = t.cause // told already
 	} else if err != nil {
 		t.broken.Store(true)
 		t.failed(err)
 		t.buf.giveUp()
 	}
 	why, v := sidecar.ClosedError, sidecar.Verdict{Kind: sidecar.TransportFailed}
+	if err == nil {
+		err = t.cause
+	}
 	if err != nil {
 		v.Detail = err.Error()
 	} else {
@@ -193,21 +210,24 @@ func (t *tape) loop(w *capture.Writer) error {
 		defer k.Stop()
 		tick = k.C
 	}
+	var stop error
 	for {
 		p, from, marks, end := t.buf.take()
-		if end {
-			return nil
+		if end || stop != nil && len(p) == 0 {
+			return stop
 		}
 		var err error
 		if len(p) > 0 {
+			if t.r.opt.MakeRoom && t.r.lenient.Load() {
+				t.r.admit()
+			}
 			err = t.write(w, p, from, marks)
 			t.tellProtocol(w)
 			t.buf.release(len(p))
 			select {
 			case <-t.rotate:
 				err = errors.Join(err, w.Rotate(sidecar.ClosedRequest))
-			case qerr := <-t.quit:
-				err = errors.Join(err, qerr)
+			case stop = <-t.quit:
 			default:
 			}
 		} else {
@@ -218,7 +238,8 @@ func (t *tape) loop(w *capture.Writer) error {
 				err = w.Rotate(sidecar.ClosedRequest)
 			case <-tick:
 				err = w.RotateIfDue(t.r.clock.Now())
-			case err = <-t.quit:
+			case stop = <-t.quit:
+				// Something may have come just before.
 			}
 		}
 		t.account()

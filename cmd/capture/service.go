@@ -261,6 +261,9 @@ func (s *service) run(run *cli.Run, o record.Options, opened func(context.Contex
 		return err
 	}
 	r, err := record.Open(s.dir, o)
+	if capture.DiskFull(err) {
+		return &cli.HintError{Err: err, Hint: "the disk is full and nothing may be deleted; free some space, or let the oldest files go with --min-free SIZE --make-room, and --delete-unshipped where they were shipped nowhere"}
+	}
 	if err != nil {
 		return err
 	}
