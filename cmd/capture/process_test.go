@@ -457,7 +457,7 @@ func TestNoSecretShows(t *testing.T) {
 		{[]string{"http://" + bad, "--token-file", tokens}, 1, false},
 		{[]string{"http://u:" + secret + "@" + bad + "/?key=" + secret}, 1, true},
 		{[]string{"http://u:" + secret + "@" + good + ":1:1"}, 2, true},
-		{[]string{"http://" + good, "--token-file", tokens, "--header", secret}, 1, true},
+		{[]string{"http://" + good, "--token-file", tokens, "--header", secret}, 2, true},
 	} {
 		dir := filepath.Join(t.TempDir(), "rec")
 		args := append([]string{"record", "--no-retry", "--dir", dir, "-v"}, tc.args...)
