@@ -13,7 +13,7 @@ import (
 
 // craftedOutcomes say what comes of a crafted stream: the exit code of replay build,
 // and how many things its archive has that the crate's has not and the other
-// way, with the line of dendro-wire.md's table that is the reason.
+// way, with the reason (docs/merging.md).
 var craftedOutcomes = map[string]struct {
 	exit        int
 	ours, crate int

@@ -177,9 +177,8 @@ func digest(b []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// The lines of dendro-wire.md's table "Where the crate's subscriber loses what
-// a rebuild need not", each as a stream, the crate's subscriber and ours side by
-// side.
+// Where the crate's subscriber loses what a rebuild need not (docs/merging.md): a
+// stream for each case, the crate's subscriber and ours side by side.
 func TestLossyCases(t *testing.T) {
 	segs := realSegments(t, 5, segmentRow)
 	wide := realSegments(t, 1, 50)[0]

@@ -174,7 +174,7 @@ type htmlKind struct {
 	More     int64
 }
 
-type htmlFinding struct{ Place, Message, Cost string }
+type htmlFinding struct{ Line, Cost string }
 
 type htmlCount struct {
 	Name string
@@ -250,7 +250,7 @@ func (r *Report) HTML(w io.Writer, archive string) error {
 		k := htmlKind{Kind: kind, N: r.FindingsByKind[kind]}
 		for _, f := range r.Findings {
 			if f.Kind == kind && len(k.Findings) < htmlFindings {
-				k.Findings = append(k.Findings, htmlFinding{outcome.Place(f), wire.SafeText(f.Message, 500), wire.SafeText(f.Cost, 500)})
+				k.Findings = append(k.Findings, htmlFinding{f.Line(), f.CostLine()})
 			}
 		}
 		k.More = k.N - int64(len(k.Findings))
@@ -291,7 +291,7 @@ rect.sealed{fill:var(--sealed)}rect.live{fill:var(--live)}rect.gap{fill:var(--ga
 {{if .More}}<p class="dim">… and {{.More}}, in the JSON report</p>{{end}}
 {{if .Losses}}<ul>{{range .Losses}}<li>{{.}}</li>{{end}}</ul>{{end}}{{end}}
 {{if .More}}<p class="dim">… and {{.More}}</p>{{end}}
-{{if .Kinds}}<h2>Findings</h2>{{range .Kinds}}<h3>{{.Kind}} <span class="dim">{{.N}}</span></h3><ul>{{range .Findings}}<li><code>{{.Place}}</code> {{.Message}}{{if .Cost}}<br><span class="dim">{{.Cost}}</span>{{end}}</li>{{end}}{{if .More}}<li class="dim">… and {{.More}} more, in the JSON report</li>{{end}}</ul>{{end}}{{end}}
+{{if .Kinds}}<h2>Findings</h2>{{range .Kinds}}<h3>{{.Kind}} <span class="dim">{{.N}}</span></h3><ul>{{range .Findings}}<li>{{.Line}}{{if .Cost}}<br><span class="dim">{{.Cost}}</span>{{end}}</li>{{end}}{{if .More}}<li class="dim">… and {{.More}} more, in the JSON report</li>{{end}}</ul>{{end}}{{end}}
 {{if .Unchecked}}<h2>Not checked (no fault)</h2><ul>{{range .Unchecked}}<li>{{.N}} × {{.Name}}</li>{{end}}</ul>{{end}}
 </body></html>
 `))

@@ -1,5 +1,7 @@
 package wire
 
+import "strings"
+
 // Finding is something to report, with its place. wire fills in what it knows;
 // who reads files adds the connection and the file.
 type Finding struct {
@@ -57,6 +59,92 @@ func (f *Finding) Byte() int64 {
 		return f.At
 	}
 	return f.Offset
+}
+
+// Place is where a finding lies, for people: the file, or else the connection,
+// the offset in the connection of what is concerned, and the very byte in it
+// where that is another. "" where none is known.
+func (f *Finding) Place() string {
+	where := f.File
+	if where == "" {
+		where = f.Connection
+	}
+	return f.at(SafeText(where, 120))
+}
+
+// at appends where in the connection it is, where there is one.
+func (f *Finding) at(where string) string {
+	if f.Connection == "" && f.Offset == 0 {
+		return where
+	}
+	if where != "" {
+		where += " "
+	}
+	where += "at " + Itoa(f.Offset)
+	if f.At > f.Offset {
+		where += ", byte " + Itoa(f.At)
+	}
+	return where
+}
+
+// Line says a finding for people in one line, without its kind: the place, the
+// message, and of what was expected and found what the message does not say.
+func (f *Finding) Line() string {
+	s := SafeText(f.Message, maxMessage)
+	more := ""
+	if unsaid(f.Message, f.Want) {
+		more = "expected " + SafeText(f.Want, 0)
+	}
+	if unsaid(f.Message, f.Got) {
+		if more != "" {
+			more += ", "
+		}
+		more += "found " + SafeText(f.Got, 0)
+	}
+	if more != "" {
+		s += " (" + more + ")"
+	}
+	place := f.Place()
+	if f.File != "" && strings.Contains(f.Message, f.File) {
+		place = f.at("") // it is named once
+	}
+	if place != "" {
+		s = place + ": " + s
+	}
+	return s
+}
+
+// CostLine says what a finding costs, for people; "" when it costs nothing.
+func (f *Finding) CostLine() string {
+	if f.Cost == "" {
+		return ""
+	}
+	return "costs: " + SafeText(f.Cost, maxMessage)
+}
+
+const (
+	// maxMessage bounds what people are shown of a message. A value longer than
+	// maxValue, such as a hash, is for programs.
+	maxMessage = 1000
+	maxValue   = 60
+)
+
+// unsaid tells whether there is a value to be said that a message does not have
+// in it: all of it, or the number that it begins with as a word of its own.
+func unsaid(message, value string) bool {
+	if value == "" || len(value) > maxValue || strings.Contains(message, value) {
+		return false
+	}
+	number, _, _ := strings.Cut(value, " ")
+	if number == "" || number[len(number)-1] < '0' || number[len(number)-1] > '9' {
+		return true
+	}
+	for _, word := range strings.FieldsFunc(message, func(r rune) bool { return r == ' ' || r == ',' || r == ':' || r == ';' }) {
+		if word == number {
+			return false
+		}
+	}
+	return true
 }
 
 // InUnit gives findings about a unit the unit's own offset.

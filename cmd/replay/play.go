@@ -126,13 +126,9 @@ replay play capture/ --listen http://127.0.0.1:4241/metrics/stream`,
 					return err
 				}
 			}
-			for _, f := range set.Findings {
-				fmt.Fprintf(r.Stderr, "%s: %s\n", f.Kind, wire.SafeText(f.Message, 0))
-			}
+			cli.PrintFindings(r.Stderr, set.Findings, 0)
 			for _, run := range runs {
-				for _, f := range run.Connection().Findings {
-					fmt.Fprintf(r.Stderr, "%s: %s\n", f.Kind, wire.SafeText(f.Message, 0))
-				}
+				cli.PrintFindings(r.Stderr, run.Connection().Findings, 0)
 			}
 			if found > 0 {
 				return &cli.ExitError{Code: cli.Findings}

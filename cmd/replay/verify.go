@@ -134,12 +134,13 @@ func verificationText(w io.Writer, path string, v *archive.Verification) error {
 	for _, why := range slices.Sorted(maps.Keys(v.Unchecked)) {
 		fmt.Fprintf(b, "  not checked (no fault), %s: %s\n", wire.Many(v.Unchecked[why], "time"), wire.SafeText(why, 200))
 	}
+	var found []wire.Finding
 	for _, f := range v.Findings {
-		fmt.Fprintf(b, "  %s: %s\n", f.Kind, wire.SafeText(f.Message, 400))
-		if f.Cost != "" {
-			fmt.Fprintf(b, "    costs: %s\n", wire.SafeText(f.Cost, 300))
-		}
+		// One archive is spoken of, and what is concerned is named: no place.
+		f.File, f.Connection = "", ""
+		found = append(found, f)
 	}
+	cli.PrintFindings(b, found, 0)
 	for _, kind := range slices.Sorted(maps.Keys(v.ByKind)) {
 		listed := int64(0)
 		for _, f := range v.Findings {

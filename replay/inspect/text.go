@@ -74,15 +74,10 @@ func (t *textLines) frame(f *frame) error {
 }
 
 func (t *textLines) finding(f *wire.Finding) error {
-	where := ""
-	if f.Connection != "" {
-		where = " at " + wire.Itoa(f.Byte())
+	_, err := fmt.Fprintf(t.w, "      ! %s [%s]\n", f.Line(), wire.SafeText(f.Kind, cellLimit))
+	if cost := f.CostLine(); cost != "" {
+		_, err = fmt.Fprintf(t.w, "        %s\n", cost)
 	}
-	fmt.Fprintf(t.w, "      ! %s%s: %s\n", wire.SafeText(f.Kind, cellLimit), where, wire.SafeText(f.Message, valueLimit))
-	if f.Cost == "" {
-		return nil
-	}
-	_, err := fmt.Fprintf(t.w, "        lost by it: %s\n", wire.SafeText(f.Cost, valueLimit))
 	return err
 }
 

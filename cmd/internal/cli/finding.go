@@ -16,19 +16,9 @@ func PrintFindings(w io.Writer, findings []wire.Finding, limit int) {
 			return
 		}
 		f := &findings[i]
-		place := f.File
-		if place == "" {
-			place = f.Connection
-		}
-		if f.Connection != "" {
-			place += " at " + wire.Itoa(f.Offset)
-		}
-		if place != "" {
-			place += ": "
-		}
-		fmt.Fprintf(w, "  %s%s [%s]\n", wire.SafeText(place, 300), wire.SafeText(f.Message, 1000), wire.SafeText(f.Kind, 60))
-		if f.Cost != "" {
-			fmt.Fprintf(w, "      lost by it: %s\n", wire.SafeText(f.Cost, 300))
+		fmt.Fprintf(w, "  %s [%s]\n", f.Line(), wire.SafeText(f.Kind, 60))
+		if cost := f.CostLine(); cost != "" {
+			fmt.Fprintf(w, "      %s\n", cost)
 		}
 	}
 }

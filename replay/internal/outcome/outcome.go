@@ -125,34 +125,15 @@ func (l *List) Text(b *bufio.Writer) {
 				continue
 			}
 			shown++
-			fmt.Fprintf(b, "    %s: %s", Place(f), wire.SafeText(f.Message, 300))
-			switch {
-			case f.Want != "" && f.Got != "":
-				fmt.Fprintf(b, " (expected %s, found %s)", wire.SafeText(f.Want, 100), wire.SafeText(f.Got, 100))
-			case f.Want != "":
-				fmt.Fprintf(b, " (expected %s)", wire.SafeText(f.Want, 100))
-			case f.Got != "":
-				fmt.Fprintf(b, " (found %s)", wire.SafeText(f.Got, 100))
-			}
-			fmt.Fprintln(b)
-			if f.Cost != "" {
-				fmt.Fprintf(b, "      costs: %s\n", wire.SafeText(f.Cost, 300))
+			fmt.Fprintf(b, "    %s\n", f.Line())
+			if cost := f.CostLine(); cost != "" {
+				fmt.Fprintf(b, "      %s\n", cost)
 			}
 		}
 		if n > shown {
 			fmt.Fprintf(b, "    … and %d more, with --json\n", n-shown)
 		}
 	}
-}
-
-// Place is where a finding lies, for people: the file, or else the connection,
-// and the offset in the connection.
-func Place(f wire.Finding) string {
-	where := cmp.Or(f.File, f.Connection)
-	if where == "" {
-		return "input"
-	}
-	return wire.SafeText(where, 120) + ":" + wire.Itoa(f.Offset)
 }
 
 // UTC is a time in nanoseconds since 1970, for people.

@@ -78,7 +78,7 @@ func TestText(t *testing.T) {
 	l.Text(b)
 	b.Flush()
 	got := s.String()
-	if !strings.HasPrefix(got, "findings\n  cut: 1\n    input: the end\n  gap: 7\n") || strings.Contains(got, "\x1b") ||
+	if !strings.HasPrefix(got, "findings\n  cut: 1\n    the end\n  gap: 7\n") || strings.Contains(got, "\x1b") ||
 		strings.Count(got, ": a gap (expected 1, found 2)\n      costs: rows\n") != textFindings || !strings.HasSuffix(got, "    … and 2 more, with --json\n") {
 		t.Error(got)
 	}

@@ -55,7 +55,8 @@ func ints(b []byte) []int64 {
 	return out
 }
 
-// TestVectors are the format's own examples, from its Encodings.md, and the
+// TestVectors are the format's own examples, from the Parquet project's description of
+// encodings, and the
 // edges of each encoding.
 func TestVectors(t *testing.T) {
 	// DELTA_BINARY_PACKED, example 1: 1, 2, 3, 4, 5.
