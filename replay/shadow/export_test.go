@@ -310,7 +310,12 @@ func TestFetchOfTheFirstContainer(t *testing.T) {
 		{fetch(8, 40), chunk(9, 40), 1},
 	} {
 		_, paths, ids := rawFiles(t, [2][]byte{c.down, c.up})
-		if r := rebuild(t, ids, paths...); r.report.Counts.FetchesUnanswered != c.lacking || r.report.Counts.Fetches != 1 {
+		r := rebuild(t, ids, paths...)
+		var text strings.Builder
+		if err := r.report.Text(&text, "out"); err != nil || strings.Contains(text.String(), "  fetches       1, of 1 the shadows lack bytes") != (c.lacking > 0) {
+			t.Errorf("%v: %s", err, &text)
+		}
+		if r.report.Counts.FetchesUnanswered != c.lacking || r.report.Counts.Fetches != 1 {
 			t.Errorf("%d of %d lack bytes, %d wanted: %s", r.report.Counts.FetchesUnanswered, r.report.Counts.Fetches, c.lacking, r.rows(t, "SELECT c.session, f.message_type, f.tenant_id, f.container_id, payload FROM frames f JOIN connections c ON c.id = f.connection"))
 		}
 	}

@@ -192,6 +192,9 @@ func (r *Report) Text(w io.Writer, dir string) error {
 	fmt.Fprintf(b, "  requests      %s\n", words(r.Requests))
 	fmt.Fprintf(b, "  results       %s\n", wire.Many(c.ResultRows, "row"))
 	fmt.Fprintf(b, "  transactions  %s\n", words(r.Transactions))
+	if c.FetchesUnanswered > 0 {
+		fmt.Fprintf(b, "  fetches       %s, of %s the shadows lack bytes\n", humanize.Comma(c.Fetches), humanize.Comma(c.FetchesUnanswered))
+	}
 	fmt.Fprintf(b, "  heartbeats    %s, %s paired with a ping", humanize.Comma(c.Heartbeats), wire.Many(c.PongsPaired, "pong"))
 	if c.MaxLagBytes > 0 {
 		fmt.Fprintf(b, ", largest lag %s", humanize.IBytes(uint64(c.MaxLagBytes)))
