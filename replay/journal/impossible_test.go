@@ -140,6 +140,17 @@ func TestImpossibleCombinations(t *testing.T) {
 	if _, r := build(t, save(t, bad)...); !strings.Contains(kinds(r), melin.KindValue) || findingAt(r, melin.KindValue).Field != "segment_start_sequence" {
 		t.Errorf("%s", kinds(r))
 	}
+	// Another: the genesis would not be known, and is counted.
+	bad = bytes.Clone(down)
+	bad[start[2]+5+56] ^= 1
+	if _, r := build(t, save(t, bad)...); kinds(r) != melin.KindValue+" " || findingAt(r, melin.KindValue).Field != "genesis_entries" {
+		t.Errorf("%s", kinds(r))
+	}
+	// A genesis as long as a newer StreamStart's fields is no newer one.
+	first := (&melin.StreamStart{First: true, Genesis: bytes.Repeat([]byte("g"), 44)}).Append(nil)
+	if _, r := build(t, save(t, first)...); r.Verdict != Clean || r.Connections[0].Layout != melin.Layout(1).String() {
+		t.Errorf("%s %+v", kinds(r), r.Connections)
+	}
 	// A snapshot from behind the stream's start.
 	snap := (&melin.SnapshotBegin{SnapSequence: 1<<64 - 1}).Append(melin.AppendTag((&melin.Challenge{}).Append(nil), melin.TagNeedSnapshot))
 	snap = append(snap, down[start[2]:]...)

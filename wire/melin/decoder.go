@@ -556,6 +556,9 @@ func (o *observation) streamStart(v StreamStart) {
 	if v.HasGenesis && v.GenesisKnown > 1 {
 		o.value("genesis_known", uint64(v.GenesisKnown), int(o.u.Size)-9)
 	}
+	if v.HasGenesis && v.GenesisKnown == 0 && v.GenesisEntries != 0 {
+		o.impossible("genesis_entries", "0", v.GenesisEntries, int(o.u.Size)-8, "a StreamStart that does not know the genesis counts its entries")
+	}
 }
 
 func (o *observation) newEpoch(epoch uint64, off int) {

@@ -146,6 +146,10 @@ func streamStartLayouts(frame []byte) (s Layouts) {
 		}
 	}
 	if len(p) >= 12 && uint64(u32(p[8:])) == uint64(len(p)-12) {
+		// A segment that begins behind the stream's first entry can't be.
+		if len(p) >= 16 && u64(p[8:])-1 > u64(p) {
+			s = 0
+		}
 		s |= layouts(1)
 	}
 	return s

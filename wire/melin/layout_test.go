@@ -214,13 +214,14 @@ func TestLayoutsOfOneLength(t *testing.T) {
 	both5 := oldSlot{seq: 1, event: 0x80, payload: append(le(7, 0), 0x80, 1, 2)}
 	genesis := func(n int, segmentKnown byte) []byte {
 		g := bytes.Repeat([]byte{0x55}, n)
+		clear(g[:4]) // with its length, a segment's start of the newer reading
 		if n > 44 {
 			g[44] = segmentKnown // policy or genesis_known of the newer reading
 		}
 		if n == 54 {
 			g[45] = segmentKnown
 		}
-		return oldStart(0, g)
+		return oldStart(60, g)
 	}
 	for _, c := range []struct {
 		what string
@@ -235,6 +236,8 @@ func TestLayoutsOfOneLength(t *testing.T) {
 		{"v4 in the end", [][]byte{oldStreamStart(4, 0, 1, 0), slots(4, both4), slots(4, oldSlots(2)...)}, layouts(4)},
 		{"v5 in the end", [][]byte{oldStreamStart(5, 0, 1, 0), slots(5, both5), slots(5, oldSlots(2)...)}, layouts(5)},
 		{"44 bytes of genesis or protocol 2", [][]byte{genesis(44, 0)}, layouts(1, 2, 3)},
+		{"44 bytes of genesis that are no segment's start", [][]byte{oldStart(60, bytes.Repeat([]byte{0x55}, 44))}, layouts(1)},
+		{"53 bytes of genesis, and a stream before the segment", [][]byte{oldStart(51, genesis(53, 1)[17:])}, layouts(1)},
 		{"45 bytes of genesis, no policy", [][]byte{genesis(45, 9)}, layouts(1)},
 		{"45 bytes of genesis or protocol 4", [][]byte{genesis(45, 1)}, layouts(1, 4, 5, 6)},
 		{"53 bytes of genesis, no flag", [][]byte{genesis(53, 9)}, layouts(1)},
