@@ -42,6 +42,7 @@ func (b *builder) conclude() (iter.Seq2[archive.Source, error], error) {
 	c.IndexEntries, c.ClockOffsets = n.IndexEntries, n.ClockOffsets
 	for _, conn := range b.conns {
 		c.Bytes += conn.length()
+		c.Connections++
 		r.Inputs = append(r.Inputs, ReportInput{ID: conn.ID, Protocol: conn.Protocol, Bytes: conn.length(), Clean: conn.clean, Used: true})
 	}
 	slices.SortFunc(r.Inputs, func(a, b ReportInput) int { return cmp.Compare(a.ID, b.ID) })

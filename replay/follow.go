@@ -97,6 +97,9 @@ type follower struct {
 	pending int
 	dirty   bool // a finding was added
 	base    archive.Counts
+	// earlier is what runs before this one counted, added: there were some.
+	earlier ReportCounts
+	added   bool
 	again   string // why the archive must be made anew
 	// set is what the inputs were when they were last looked at, unread why they
 	// could not be opened.
@@ -313,6 +316,11 @@ func (f *follower) openArchive() error {
 		return fmt.Errorf("the progress in the archive: %w", err)
 	}
 	f.foreign = st.Foreign
+	f.earlier, f.added = st.Counts, true
+	f.earlier.Bytes, f.earlier.Connections = 0, int64(len(before))
+	for _, n := range before {
+		f.earlier.Bytes += n
+	}
 	if st.Raws != nil {
 		f.raws = st.Raws
 	}
@@ -716,14 +724,28 @@ func (f *follower) conclude() error {
 	r.Counts = f.total()
 	f.base = f.live.Counts()
 	r.Counts.Sources = int64(len(f.reg.list))
-	r.Counts.Bytes = 0
+	r.Counts.Bytes, r.Counts.Connections = 0, 0
+	// All numbers are of all runs: what earlier ones applied of inputs that are
+	// not here this time counts too.
+	for id, n := range f.before {
+		if f.conns[id] == nil {
+			r.Counts.Bytes += n
+			r.Counts.Connections++
+		}
+	}
 	r.Inputs, r.Source = r.Inputs[:0], r.Source[:0]
 	for _, k := range f.order {
 		r.Counts.Bytes += k.length()
+		r.Counts.Connections++
 		r.Inputs = append(r.Inputs, ReportInput{ID: k.ID, Protocol: k.Protocol, Bytes: k.length(), Clean: k.done && k.clean, Used: true})
 		if !k.done {
 			r.note("connections that were still being recorded when following ended")
 		}
+	}
+	r.Counts.Sources = max(r.Counts.Sources, f.earlier.Sources)
+	if f.added {
+		n := r.Counts.minus(f.earlier)
+		r.New = &n
 	}
 	b := &builder{opt: f.opt, report: r, sources: f.reg, contents: f.live, aside: f.aside}
 	for _, s := range f.reg.list {

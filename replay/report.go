@@ -42,8 +42,11 @@ const (
 type Report struct {
 	outcome.Outcome
 	// Losses counts what was lost, and how much of it was made good.
-	Losses Losses         `json:"losses"`
-	Counts ReportCounts   `json:"counts"`
+	Losses Losses       `json:"losses"`
+	Counts ReportCounts `json:"counts"`
+	// New is what of Counts came with this run, where an archive that was there
+	// was added to: Counts is of all runs. Nil for an archive made at once.
+	New    *ReportCounts  `json:"new,omitempty"`
 	Inputs []ReportInput  `json:"connections"`
 	Source []ReportSource `json:"sources"`
 	// SourcesOmitted is how many more there are, in the archive alone.
@@ -82,6 +85,32 @@ type ReportCounts struct {
 	Frames              int64 `json:"frames"`
 	FramesRefused       int64 `json:"frames_refused"`
 	Bytes               int64 `json:"bytes"`
+	// Connections that the frames and bytes are of.
+	Connections int64 `json:"connections"`
+}
+
+// minus is what came since old.
+func (c ReportCounts) minus(old ReportCounts) ReportCounts {
+	c.Sources -= old.Sources
+	c.SourceUpdates -= old.SourceUpdates
+	c.IndexEntries -= old.IndexEntries
+	c.Rows -= old.Rows
+	c.RowsSkipped -= old.RowsSkipped
+	c.Segments -= old.Segments
+	c.SegmentsHeld -= old.SegmentsHeld
+	c.ClockOffsets -= old.ClockOffsets
+	c.KindsSkipped -= old.KindsSkipped
+	c.Gaps -= old.Gaps
+	c.RowsHeld -= old.RowsHeld
+	c.RowsConflicting -= old.RowsConflicting
+	c.RowsBelowWatermark -= old.RowsBelowWatermark
+	c.RowsSuperseded -= old.RowsSuperseded
+	c.SegmentsQuarantined -= old.SegmentsQuarantined
+	c.Frames -= old.Frames
+	c.FramesRefused -= old.FramesRefused
+	c.Bytes -= old.Bytes
+	c.Connections -= old.Connections
+	return c
 }
 
 // namedCount is one count with its name in the report.
@@ -108,7 +137,7 @@ func (c *ReportCounts) list() []namedCount {
 		{"clock_offsets", c.ClockOffsets}, {"kinds_skipped", c.KindsSkipped}, {"gaps", c.Gaps}, {"rows_held", c.RowsHeld},
 		{"rows_conflicting", c.RowsConflicting}, {"rows_below_watermark", c.RowsBelowWatermark},
 		{"rows_superseded", c.RowsSuperseded}, {"segments_quarantined", c.SegmentsQuarantined},
-		{"frames", c.Frames}, {"frames_refused", c.FramesRefused}, {"bytes", c.Bytes}}
+		{"frames", c.Frames}, {"frames_refused", c.FramesRefused}, {"bytes", c.Bytes}, {"connections", c.Connections}}
 }
 
 // ReportInput is one connection of the input.

@@ -212,3 +212,31 @@ func TestFollowStreamThatGrows(t *testing.T) {
 		t.Errorf("archive (-publisher +ours):\n%s", diff)
 	}
 }
+
+// TestUpdateTotals: all numbers of an archive that is added to are of all runs,
+// and what came with this run is said apart.
+func TestUpdateTotals(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "out.dendro")
+	first := update(t, out, stream("reconnect/c1"))
+	second := update(t, out, stream("reconnect/c2"))
+	size := func(name string) int64 { return int64(len(must(os.ReadFile(stream(name))))) }
+	one, two := size("reconnect/c1"), size("reconnect/c2")
+	if c := first.Counts; c.Connections != 1 || c.Bytes != one {
+		t.Errorf("first: %+v", c)
+	}
+	if c := second.Counts; c.Connections != 2 || c.Bytes != one+two || c.Frames <= first.Counts.Frames {
+		t.Errorf("second: %+v", c)
+	}
+	if n := second.New; n == nil || n.Connections != 1 || n.Bytes != two || n.Frames != second.Counts.Frames-first.Counts.Frames ||
+		n.Segments != second.Counts.Segments-first.Counts.Segments {
+		t.Errorf("new: %+v", n)
+	}
+	again := update(t, out, stream("reconnect/c2"))
+	if n := again.New; n == nil || *n != (ReportCounts{}) || again.Counts != second.Counts {
+		t.Errorf("nothing new: %+v\n%+v\n%+v", n, again.Counts, second.Counts)
+	}
+	var text strings.Builder
+	if err := again.Text(&text, out); err != nil || !strings.Contains(text.String(), "of 2 connections\n  new       0 B in 0 frames") {
+		t.Errorf("%v\n%s", err, text.String())
+	}
+}

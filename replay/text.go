@@ -29,7 +29,10 @@ func (r *Report) Text(w io.Writer, archive string) error {
 	if len(r.Selection) > 0 {
 		fmt.Fprintf(b, "  only      %s\n", wire.SafeText(strings.Join(r.Selection, "; "), 1000))
 	}
-	fmt.Fprintf(b, "  read      %s in %s of %s\n", humanize.IBytes(uint64(c.Bytes)), wire.Many(c.Frames, "frame"), wire.Many(int64(len(r.Inputs)), "connection"))
+	fmt.Fprintf(b, "  read      %s in %s of %s\n", humanize.IBytes(uint64(c.Bytes)), wire.Many(c.Frames, "frame"), wire.Many(c.Connections, "connection"))
+	if n := r.New; n != nil {
+		fmt.Fprintf(b, "  new       %s in %s; %s, %s\n", humanize.IBytes(uint64(max(0, n.Bytes))), wire.Many(n.Frames, "frame"), wire.Many(n.Segments, "segment"), wire.Many(n.Rows, "live row"))
+	}
 	fmt.Fprintf(b, "  stored    %s, %s, %s, %s of %s\n", wire.Many(c.Segments, "segment"), wire.Many(c.Rows, "live row"),
 		wire.Many(c.IndexEntries, "index entry"), wire.Many(c.ClockOffsets, "clock offset"), wire.Many(c.Sources, "source"))
 	line := func(what string, parts ...string) {
