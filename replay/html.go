@@ -4,11 +4,12 @@ package replay
 // what there is of each stream over time. Everything from the wire is text.
 
 import (
-	"fmt"
 	"html/template"
 	"io"
 	"maps"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/dustin/go-humanize"
 
@@ -78,6 +79,12 @@ func (b *builder) picture(s *source, id int64, rs *ReportSource) error {
 	if rs.empty {
 		return nil
 	}
+	// What is missing may lie before and behind all that there is.
+	for _, l := range rs.Losses {
+		if !l.Healed && l.From != nil && l.To != nil {
+			rs.from, rs.to = min(rs.from, *l.From), max(rs.to, *l.To)
+		}
+	}
 	for i, st := range rs.Streams[:min(len(rs.Streams), htmlStreams)] {
 		c := newCoverage(rs.from, rs.to)
 		if err := b.contents.EachSpan(id, st.Stream, c.width(), func(first, last int64, live bool) {
@@ -135,19 +142,12 @@ func (c *coverage) runs() []htmlRun {
 
 // words are a stretch's class, the worst first, and all that is in it.
 func (v cover) words() (class, words string) {
-	for _, w := range []struct {
-		bit  cover
-		word string
-	}{{coverConflict, "conflict"}, {coverAside, "set aside"}, {coverLoss, "gap"}, {coverSealed, "sealed"}, {coverLive, "live"}} {
+	for _, w := range coverWords {
 		if v&w.bit == 0 {
 			continue
 		}
 		if class == "" {
-			class = w.word
-			if class == "set aside" {
-				class = "aside"
-			}
-			words = w.word
+			class, words = w.class, w.word
 		} else {
 			words += " and " + w.word
 		}
@@ -164,8 +164,67 @@ type htmlSource struct {
 	Title, UUID, State, From, To string
 	Streams                      []htmlStream
 	More                         string // streams that are not drawn
-	Losses                       []string
+	// Ticks are times along the picture, from its start to its end.
+	Ticks  []htmlTick
+	Losses []htmlLoss
+	// MoreLosses are not listed.
+	MoreLosses string
 }
+
+// htmlTick is a time at a place along the picture, in hundredths of its width.
+type htmlTick struct {
+	At    int
+	Align string
+	Text  string
+}
+
+// htmlLoss is a loss with what became of it.
+type htmlLoss struct{ State, Word, Text string }
+
+// htmlKey is one colour of the picture.
+type htmlKey struct{ Class, Word string }
+
+// coverWords are the classes and words of what a stretch holds, the worst first.
+var coverWords = []struct {
+	bit         cover
+	class, word string
+}{{coverConflict, "conflict", "conflict"}, {coverAside, "aside", "set aside"}, {coverLoss, "gap", "missing"}, {coverSealed, "sealed", "sealed"}, {coverLive, "live", "live"}}
+
+// countWords are the counts of the report in people's words.
+var countWords = map[string]string{
+	"sources": "sources", "source_updates": "updates of labels and metadata", "index_entries": "index entries stored",
+	"rows": "live rows stored", "rows_skipped": "rows that could not be attributed", "segments": "segments stored",
+	"segments_held": "segments sent again", "clock_offsets": "clock observations stored", "kinds_skipped": "frames of an unknown kind",
+	"gaps": "gaps", "rows_held": "rows in a segment or sent again", "rows_conflicting": "conflicting rows, set aside",
+	"rows_below_watermark": "rows that no reader would see, set aside", "rows_superseded": "rows that a later segment holds",
+	"segments_quarantined": "segments set aside", "frames": "frames read", "frames_refused": "frames refused", "bytes": "bytes read",
+	"connections": "connections",
+}
+
+// tickCount is how many times are written along a picture.
+const tickCount = 2
+
+// ticks are the times along a picture from from to to.
+func ticks(from, to int64) (out []htmlTick) {
+	if from == to {
+		return []htmlTick{{0, "start", shortTime(from)}}
+	}
+	for i := range tickCount + 1 {
+		at := from + int64(float64(uint64(to)-uint64(from))*float64(i)/tickCount)
+		align := "middle"
+		switch i {
+		case 0:
+			align = "start"
+		case tickCount:
+			at, align = to, "end"
+		}
+		out = append(out, htmlTick{100 * i / tickCount, align, shortTime(at)})
+	}
+	return out
+}
+
+// shortTime is a time to the second, for a place with little room.
+func shortTime(ns int64) string { return time.Unix(0, ns).UTC().Format("2006-01-02 15:04:05Z") }
 
 type htmlKind struct {
 	Kind     string
@@ -197,13 +256,21 @@ func (r *Report) HTML(w io.Writer, archive string) error {
 		Kinds                          []htmlKind
 		Unchecked                      []htmlCount
 		Quarantine                     string
+		Advice                         []string
+		Key                            []htmlKey
 		Bins                           int
 		More                           string
 	}{Archive: archive, Verdict: string(r.Verdict), Error: r.Error, Selection: r.Selection, Quarantine: r.Quarantine, Bins: coverageBins}
-	page.Words = map[Verdict]string{Clean: "Rebuilt whole, nothing to report.", Findings: "Rebuilt; something is missing or was found.", Failed: "Failed."}[r.Verdict]
+	if r.Verdict == Failed {
+		page.Words = "Failed: " + wire.SafeText(r.Error, 500)
+	} else {
+		words := r.headline()
+		page.Words, page.Advice = strings.ToUpper(words[:1])+words[1:]+".", r.advice()
+	}
+	drawnClasses := map[string]bool{}
 	for _, c := range r.Counts.list() {
 		if c.n != 0 {
-			page.Counts = append(page.Counts, htmlCount{c.name, humanize.Comma(c.n)})
+			page.Counts = append(page.Counts, htmlCount{countWords[c.name], humanize.Comma(c.n)})
 		}
 	}
 	for _, s := range r.Source {
@@ -216,6 +283,7 @@ func (r *Report) HTML(w io.Writer, archive string) error {
 		}
 		if !s.empty {
 			h.From, h.To = outcome.UTC(s.from), outcome.UTC(s.to)
+			h.Ticks = ticks(s.from, s.to)
 		}
 		drawn := min(len(s.Streams), htmlStreams)
 		if n := int64(len(s.Streams)-drawn) + s.StreamsOmitted; n > 0 {
@@ -231,17 +299,25 @@ func (r *Report) HTML(w io.Writer, archive string) error {
 			}
 			if st.cover != nil {
 				x.Runs = st.cover.runs()
+				for _, run := range x.Runs {
+					drawnClasses[run.Class] = true
+				}
 			}
 			h.Streams = append(h.Streams, x)
 		}
 		for i, l := range s.Losses {
 			if i == htmlFindings {
-				h.Losses = append(h.Losses, fmt.Sprintf("… and %d more", int64(len(s.Losses)-i)+s.LossesOmitted))
+				h.MoreLosses = wire.Many(int64(len(s.Losses)-i)+s.LossesOmitted, "more loss")
 				break
 			}
-			h.Losses = append(h.Losses, l.text())
+			h.Losses = append(h.Losses, htmlLoss{string(l.State), l.State.words(), l.what()})
 		}
 		page.Sources = append(page.Sources, h)
+	}
+	for _, w := range coverWords {
+		if drawnClasses[w.class] {
+			page.Key = append(page.Key, htmlKey{w.class, w.word})
+		}
 	}
 	if r.SourcesOmitted > 0 {
 		page.More = wire.Many(r.SourcesOmitted, "more source")
@@ -276,20 +352,24 @@ h1{font-size:1.5rem;margin:0;overflow-wrap:anywhere}h2{font-size:1.1rem;margin:2
 td.n{text-align:right;font-variant-numeric:tabular-nums}svg{display:block;width:100%;height:1.2rem;background:color-mix(in srgb,var(--line) 35%,transparent)}
 rect.sealed{fill:var(--sealed)}rect.live{fill:var(--live)}rect.gap{fill:var(--gap)}rect.aside{fill:var(--aside)}rect.conflict{fill:var(--conflict)}
 .key span{display:inline-block;margin-right:1.2rem}.key i{display:inline-block;width:.9em;height:.9em;margin-right:.35em;vertical-align:-.1em}
-.pic{width:55%}.wide{overflow-x:auto}ul{padding-left:1.2rem}
+.key i.sealed{background:var(--sealed)}.key i.live{background:var(--live)}.key i.gap{background:var(--gap)}.key i.aside{background:var(--aside)}.key i.conflict{background:var(--conflict)}
+.losses b{display:inline-block;min-width:9em;font-weight:600}.losses .made-good b{color:var(--live)}.losses .missing b{color:var(--conflict)}.losses .unknown b{color:var(--gap)}
+.axis{position:relative;height:1.3em;font-size:.75rem;font-weight:400;color:var(--dim)}.axis span{position:absolute;white-space:nowrap}.axis .middle{transform:translateX(-50%)}.axis .end{transform:translateX(-100%)}
+.pic{width:60%}.wide{overflow-x:auto}ul{padding-left:1.2rem}
 </style></head><body>
 <h1>{{.Archive}}</h1>
-<p class="verdict {{.Verdict}}">{{.Words}}{{if .Error}} {{.Error}}{{end}}</p>
+<p class="verdict {{.Verdict}}">{{.Words}}</p>
+{{range .Advice}}<p>{{.}}</p>{{end}}
 {{if .Selection}}<p><strong>A part of the input:</strong> {{range $i, $s := .Selection}}{{if $i}}; {{end}}{{$s}}{{end}}.</p>{{end}}
 {{if .Quarantine}}<p>What could not be in the archive is in <code>{{.Quarantine}}</code> beside it, with its bytes.</p>{{end}}
 <div class="wide"><table><tbody>{{range .Counts}}<tr><th scope="row">{{.Name}}</th><td class="n">{{.N}}</td></tr>{{end}}</tbody></table></div>
-{{if .Sources}}<p class="key">{{/* colour and word */}}<span><i style="background:var(--sealed)"></i>sealed</span><span><i style="background:var(--live)"></i>live</span><span><i style="background:var(--gap)"></i>gap</span><span><i style="background:var(--aside)"></i>set aside</span><span><i style="background:var(--conflict)"></i>conflict</span></p>{{end}}
+{{if .Key}}<p class="key">{{range .Key}}<span><i class="{{.Class}}"></i>{{.Word}}</span>{{end}}</p>{{end}}
 {{range .Sources}}<h2>{{.Title}}</h2><p class="dim">{{.UUID}} · {{.State}}{{if .From}} · {{.From}} to {{.To}}{{end}}</p>
-<div class="wide"><table><thead><tr><th>stream</th><th>sealed</th><th>live</th><th class="pic">over time</th></tr></thead><tbody>
+<div class="wide"><table><thead><tr><th>stream</th><th>sealed</th><th>live</th><th class="pic">over time{{if .Ticks}}<div class="axis">{{range .Ticks}}<span class="{{.Align}}" style="left:{{.At}}%">{{.Text}}</span>{{end}}</div>{{end}}</th></tr></thead><tbody>
 {{range .Streams}}<tr><td>{{.Name}}</td><td>{{.Sealed}}</td><td>{{.Live}}</td><td class="pic"><svg viewBox="0 0 {{$.Bins}} 10" preserveAspectRatio="none" role="img" aria-label="coverage of {{.Name}}">{{range .Runs}}<rect class="{{.Class}}" x="{{.X}}" y="0" width="{{.W}}" height="10"><title>{{.Title}}</title></rect>{{end}}</svg></td></tr>
 {{end}}</tbody></table></div>
 {{if .More}}<p class="dim">… and {{.More}}, in the JSON report</p>{{end}}
-{{if .Losses}}<ul>{{range .Losses}}<li>{{.}}</li>{{end}}</ul>{{end}}{{end}}
+{{if .Losses}}<h3>Losses</h3><ul class="losses">{{range .Losses}}<li class="{{.State}}"><b>{{.Word}}</b> {{.Text}}</li>{{end}}{{if .MoreLosses}}<li class="dim">… and {{.MoreLosses}}</li>{{end}}</ul>{{end}}{{end}}
 {{if .More}}<p class="dim">… and {{.More}}</p>{{end}}
 {{if .Kinds}}<h2>Findings</h2>{{range .Kinds}}<h3>{{.Kind}} <span class="dim">{{.N}}</span></h3><ul>{{range .Findings}}<li>{{.Line}}{{if .Cost}}<br><span class="dim">{{.Cost}}</span>{{end}}</li>{{end}}{{if .More}}<li class="dim">… and {{.More}} more, in the JSON report</li>{{end}}</ul>{{end}}{{end}}
 {{if .Unchecked}}<h2>Not checked (no fault)</h2><ul>{{range .Unchecked}}<li>{{.N}} × {{.Name}}</li>{{end}}</ul>{{end}}

@@ -3,6 +3,7 @@ package replay
 import (
 	"bytes"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -69,5 +70,57 @@ func TestHTMLOfManyStreams(t *testing.T) {
 	}
 	if len(rep.Source[0].Streams) != htmlStreams+more {
 		t.Errorf("%d streams in the report", len(rep.Source[0].Streams))
+	}
+}
+
+// The page says what the text says: a part is no whole, counts have people's
+// words, the times are there, only colours that are drawn are explained, and a
+// loss shows what became of it.
+func TestHTMLSaysWhatTheTextSays(t *testing.T) {
+	page := func(opt Options, paths ...string) string {
+		opt.Picture = true
+		r, _, err := build(t, opt, paths...)
+		var s strings.Builder
+		if e := r.HTML(&s, "x"); e != nil {
+			t.Fatal(e)
+		}
+		if (err != nil) != (r.Verdict == Failed) {
+			t.Fatal(err, r.Verdict)
+		}
+		return s.String()
+	}
+	holds := func(s string, want bool, parts ...string) {
+		t.Helper()
+		for _, p := range parts {
+			if strings.Contains(s, p) != want {
+				t.Errorf("%q in the page: %v\n%s", p, !want, s[strings.Index(s, "<body"):])
+			}
+		}
+	}
+	var opt Options
+	opt.Select.Streams = []string{"memory"}
+	s := page(opt, stream("real/small"))
+	holds(s, true, "Rebuilt in part, as selected, nothing to report.", "segments stored", ">2023-11-14 22:13:20Z<", ">2023-11-14 22:40:38Z<", `<i class="sealed">`)
+	holds(s, false, "Rebuilt whole", "segments_held", "index_entries", `<i class="gap">`, `<i class="conflict">`)
+	opt.Select.Streams = []string{"nope"}
+	holds(page(opt, stream("real/small")), true, "Failed: the selection matches nothing")
+
+	b := must(os.ReadFile(stream("real/small")))
+	cut := filepath.Join(t.TempDir(), "cut.stream")
+	write(t, cut, b[:190000])
+	s = page(Options{}, cut)
+	holds(s, true, "Rebuilt, with 1 loss not made good.", `<li class="missing"><b>not made good</b>`, `<i class="gap">`, ">2023-11-14 22:39:59Z<")
+	s = page(Options{}, cut, stream("real/small"))
+	holds(s, true, "Rebuilt whole, all losses made good", `<li class="made-good"><b>made good by other captured data</b>`)
+	holds(s, false, `<i class="gap">`)
+}
+
+// Every count of the report has words for people.
+func TestCountsHaveWords(t *testing.T) {
+	var c ReportCounts
+	for _, n := range c.list() {
+		if countWords[n.name] == "" {
+			t.Errorf("%s has no words", n.name)
+		}
 	}
 }

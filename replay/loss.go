@@ -123,8 +123,11 @@ func (l *Loss) widen(ts int64) {
 	}
 }
 
-// text says a loss in one line.
-func (l *Loss) text() string {
+// text says a loss in one line, with what became of it.
+func (l *Loss) text() string { return l.what() + ": " + l.State.words() }
+
+// what says what was lost.
+func (l *Loss) what() string {
 	t := l.Kind + " on " + wire.SafeText(l.Connection, 80) + " at " + wire.Itoa(l.Offset)
 	if l.Frame != "" {
 		t += ", of a " + l.Frame + " frame"
@@ -135,7 +138,7 @@ func (l *Loss) text() string {
 	if l.From != nil && l.To != nil {
 		t += ", " + between([2]int64{*l.From, *l.To})
 	}
-	return t + ": " + l.State.words()
+	return t
 }
 
 func (s LossState) words() string {

@@ -91,26 +91,26 @@ func (r *Report) Text(w io.Writer, archive string) error {
 
 // headline says what a rebuild that did not fail came to.
 func (r *Report) headline() string {
-	what := "rebuilt whole"
+	what, whole := "rebuilt", " whole"
 	if len(r.Selection) > 0 {
-		what = "rebuilt in part, as selected"
+		what, whole = "rebuilt in part, as selected", ""
 	}
 	l := r.Losses
 	switch {
 	case r.Verdict == Clean && l.Found == 0:
-		return what + ", nothing to report"
+		return what + whole + ", nothing to report"
 	case r.Verdict == Clean:
-		return what + ", all losses made good by other captured data"
+		return what + whole + ", all losses made good by other captured data"
 	case l.Missing > 0 && l.Unknown > 0:
-		return "rebuilt, with " + wire.Count(l.Missing, "loss") + " not made good, and " + wire.Itoa(l.Unknown) + " of which it can't be told"
+		return what + ", with " + wire.Count(l.Missing, "loss") + " not made good, and " + wire.Itoa(l.Unknown) + " of which it can't be told"
 	case l.Missing > 0:
-		return "rebuilt, with " + wire.Count(l.Missing, "loss") + " not made good"
+		return what + ", with " + wire.Count(l.Missing, "loss") + " not made good"
 	case l.Unknown > 0:
-		return "rebuilt, with " + wire.Count(l.Unknown, "loss") + " of which it can't be told what is missing"
+		return what + ", with " + wire.Count(l.Unknown, "loss") + " of which it can't be told what is missing"
 	case l.Found > 0:
-		return "rebuilt, all losses made good by other captured data, with findings"
+		return what + ", all losses made good by other captured data, with findings"
 	}
-	return "rebuilt, with findings"
+	return what + ", with findings"
 }
 
 // advice says what would close what is missing, where something would.
