@@ -163,7 +163,7 @@ func archiveHint(path string, err error) error {
 	case holds("catalogue.sqlite") && holds("shadows"):
 		hint = `it is what "replay build" made of AEWR connections: "replay export-results" gives its results`
 	case holds("catalogue.sqlite"):
-		hint = `it is what "replay build" made of another protocol, proved when it was made: its report.json says so; docs/melin.md and docs/aewr.md say what the files are`
+		hint = `it is a melin journal folder, which "replay build" made and read back: its report.json says what was proved, docs/melin.md what the files are`
 	default:
 		if _, e := capture.OpenInputs([]string{path}, capture.InputOptions{}); e == nil {
 			hint = `it is a recording: "replay build" makes an archive of it, "replay inspect" shows it`

@@ -71,6 +71,9 @@ func (f *timeFlag) Set(v string) error {
 		f.at = &n
 		return nil
 	}
+	if strings.HasPrefix(v, "offset:") {
+		return fmt.Errorf("%q is no time, and the offsets of an archive's stream say nothing of the archive; write a time, such as 2026-11-29T18:00:00Z", v)
+	}
 	return fmt.Errorf("%q is no time; write it as 2026-11-29T18:00:00Z or in nanoseconds since 1970", v)
 }
 
