@@ -342,3 +342,86 @@ func TestAgeAndLeapingClock(t *testing.T) {
 		}
 	}
 }
+
+// TestStartThatMakesRoomStopsAnywhere kills a start on a full disk, which prunes
+// and recovers, at every operation. The next start gets along unaided, and what
+// is missing then went by retention.
+func TestStartThatMakesRoomStopsAnywhere(t *testing.T) {
+	disk, clock := newSmallDisk(30_000), newClock()
+	d, err := capture.Create("/a", capture.Options{FS: disk, Clock: clock, RotateBytes: 2500})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := d.Connect(capture.ConnInfo{Endpoint: "tcp://x", Protocol: capture.ProtocolRaw})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for err == nil {
+		_, err = w.Write([]byte(strings.Repeat("x", 499)+"\n"), clock.pass(1e6))
+	}
+	if !capture.DiskFull(err) {
+		t.Fatal(err)
+	}
+	written := w.Stats().Written
+	// from is a full disk with so much left on it.
+	from := func(m *vfs.Mem, how vfs.Crash) *smallDisk {
+		n := newSmallDisk(0)
+		n.mem = m.CrashClone(how, 1)
+		n.FS = n.mem
+		n.size = disk.used()
+		return n
+	}
+	opt := capture.Options{Clock: clock, MakeRoom: true, Keep: capture.Retention{KeepFiles: 6, MinFree: 1000, Unshipped: true}}
+	for _, how := range []vfs.Crash{vfs.CrashKeepAll, vfs.CrashLoseAll, vfs.CrashMixed} {
+		for stop := 1; ; stop++ {
+			left := from(disk.mem, vfs.CrashKeepAll)
+			stopped := false
+			full := left.Decide
+			left.Decide = func(op vfs.Op) vfs.Verdict {
+				if op.N >= stop {
+					stopped = true
+					return vfs.Verdict{Err: errStopped}
+				}
+				return full(op)
+			}
+			o := opt
+			o.FS = left
+			if _, err := capture.Create("/a", o); !stopped {
+				if err != nil {
+					t.Fatal(err)
+				}
+				break
+			}
+			again := from(left.mem, how)
+			o.FS = again
+			d, err := capture.Create("/a", o)
+			if err != nil {
+				t.Fatalf("%v, stopped at %d: %v", how, stop, err)
+			}
+			if err := d.Close(); err != nil {
+				t.Fatal(err)
+			}
+			end := int64(0)
+			set, err := capture.OpenInputs([]string{"/a"}, inputs(again.mem))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, f := range set.Connections[0].Files {
+				end = max(end, f.End())
+				if !f.Sealed {
+					t.Errorf("%v, stopped at %d: %s is not sealed", how, stop, f.Name)
+				}
+			}
+			if how == vfs.CrashKeepAll && end != written {
+				t.Errorf("%v, stopped at %d: the recording ends at %d, %d were written", how, stop, end, written)
+			}
+			rep, err := capture.Verify([]string{"/a"}, capture.VerifyOptions{Input: inputs(again.mem)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, f := range rep.Findings {
+				t.Errorf("%v, stopped at %d: %+v", how, stop, f)
+			}
+		}
+	}
+}
