@@ -87,9 +87,10 @@ func (d *Dir) known(p *pruning) error {
 			have[f.stem] = f
 		}
 		for _, f := range append(l.files, sealed...) {
-			if k := have[f.stem]; k != nil && f.ours {
-				// The monotonic clock knows its age better.
-				k.ours, k.mono = true, f.mono
+			if k := have[f.stem]; k != nil && f.known {
+				// Its sidecar need not be read again, and the monotonic clock
+				// knows better how old one of ours is.
+				k.known, k.sha, k.last, k.ours, k.mono = true, f.sha, f.last, f.ours, f.mono
 			}
 		}
 		l.files, l.other, l.looked, l.when = p.sealed, 0, true, now.Mono

@@ -50,6 +50,28 @@ func (d *smallDisk) Free(string) (int64, error) {
 	return max(d.size-d.used(), 0), nil
 }
 
+// fillDisk records until the disk is full, and leaves the recorder as if it had
+// been killed. written is how many bytes it said were.
+func fillDisk(t *testing.T, size, rotate int64) (disk *smallDisk, clock *fakeClock, written int64) {
+	t.Helper()
+	disk, clock = newSmallDisk(size), newClock()
+	d, err := capture.Create("/a", capture.Options{FS: disk, Clock: clock, RotateBytes: rotate})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := d.Connect(capture.ConnInfo{Endpoint: "tcp://x", Protocol: capture.ProtocolRaw})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for err == nil {
+		_, err = w.Write([]byte(strings.Repeat("x", 499)+"\n"), clock.pass(1e6))
+	}
+	if !capture.DiskFull(err) {
+		t.Fatal(err)
+	}
+	return disk, clock, w.Stats().Written
+}
+
 // sealedOn is how many sealed files there are, and the bytes of all files of
 // connections.
 func sealedOn(m *vfs.Mem) (files int, bytes int64) {
@@ -236,22 +258,7 @@ func TestFullDiskMakesRoom(t *testing.T) {
 // where it may nothing, the error is the disk's.
 func TestRecoveryMakesRoom(t *testing.T) {
 	for _, how := range []string{"", "make room", "keep files", "make room, shipped nowhere"} {
-		disk, clock := newSmallDisk(60_000), newClock()
-		d, err := capture.Create("/a", capture.Options{FS: disk, Clock: clock, RotateBytes: 5000})
-		if err != nil {
-			t.Fatal(err)
-		}
-		w, err := d.Connect(capture.ConnInfo{Endpoint: "tcp://x", Protocol: capture.ProtocolRaw})
-		if err != nil {
-			t.Fatal(err)
-		}
-		for err == nil {
-			_, err = w.Write(make([]byte, 500), clock.pass(1e6))
-		}
-		if !capture.DiskFull(err) {
-			t.Fatal(err)
-		}
-		written := w.Stats().Written
+		disk, clock, written := fillDisk(t, 60_000, 5000)
 		left := newSmallDisk(0)
 		left.mem = disk.mem.CrashClone(vfs.Crashes[0], 1)
 		left.FS = left.mem
@@ -268,7 +275,7 @@ func TestRecoveryMakesRoom(t *testing.T) {
 		case "make room, shipped nowhere":
 			opt.MakeRoom = true
 		}
-		d, err = capture.Create("/a", opt)
+		d, err := capture.Create("/a", opt)
 		if !opt.Keep.Unshipped {
 			if !capture.DiskFull(err) {
 				t.Errorf("%s: %v", how, err)
@@ -347,22 +354,7 @@ func TestAgeAndLeapingClock(t *testing.T) {
 // and recovers, at every operation. The next start gets along unaided, and what
 // is missing then went by retention.
 func TestStartThatMakesRoomStopsAnywhere(t *testing.T) {
-	disk, clock := newSmallDisk(30_000), newClock()
-	d, err := capture.Create("/a", capture.Options{FS: disk, Clock: clock, RotateBytes: 2500})
-	if err != nil {
-		t.Fatal(err)
-	}
-	w, err := d.Connect(capture.ConnInfo{Endpoint: "tcp://x", Protocol: capture.ProtocolRaw})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for err == nil {
-		_, err = w.Write([]byte(strings.Repeat("x", 499)+"\n"), clock.pass(1e6))
-	}
-	if !capture.DiskFull(err) {
-		t.Fatal(err)
-	}
-	written := w.Stats().Written
+	disk, clock, written := fillDisk(t, 30_000, 2500)
 	// from is a full disk with so much left on it.
 	from := func(m *vfs.Mem, how vfs.Crash) *smallDisk {
 		n := newSmallDisk(0)
