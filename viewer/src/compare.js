@@ -18,9 +18,9 @@ export class Compare {
     this.el.replaceChildren();
   }
 
-  /** Takes the open frame as the one to compare with. */
-  hold(unit) {
-    this.other = unit.row;
+  /** Takes a row as the one to compare with. */
+  hold(row) {
+    this.other = row;
     this.shown = undefined;
   }
 
@@ -34,13 +34,30 @@ export class Compare {
     if (this.shown === key) return;
     this.shown = key;
     this.el.replaceChildren(h('p', { class: 'empty', text: 'Comparing…' }));
+    // While frames go by only the last of them is compared.
+    if (this.busy) return;
+    this.busy = true;
     try {
-      const a = await this.app.link.ask('flat', { row: this.other });
-      const b = await this.app.link.ask('flat', { row: unit.row });
-      if (this.shown === key) this.render(a, b);
-    } catch (e) {
-      this.shown = undefined;
-      if (!(e instanceof Stale)) this.el.replaceChildren(h('p', { class: 'bad', text: visible(e.message) }));
+      await this.work();
+    } finally {
+      this.busy = false;
+    }
+  }
+
+  /** Compares what is asked for until nothing else is. */
+  async work() {
+    for (let key; this.shown !== undefined && this.shown !== key;) {
+      key = this.shown;
+      const [left, right] = key.split('/').map(Number);
+      try {
+        const a = await this.app.link.ask('flat', { row: left });
+        const b = this.shown === key ? await this.app.link.ask('flat', { row: right }) : null;
+        if (b && this.shown === key) this.render(a, b);
+      } catch (e) {
+        if (e instanceof Stale || this.shown !== key) continue;
+        this.shown = undefined;
+        this.el.replaceChildren(h('p', { class: 'bad', text: visible(e.message) }));
+      }
     }
   }
 

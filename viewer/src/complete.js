@@ -15,9 +15,13 @@ export class Complete {
     this.app = app;
     this.box = $('completions');
     this.at = -1;
-    input.addEventListener('input', () => this.update());
+    input.addEventListener('input', () => {
+      this.typed = true;
+      this.update();
+    });
     input.addEventListener('focus', () => {
       clearTimeout(this.leaving);
+      this.typed = false;
       this.update();
     });
     input.addEventListener('blur', () => { this.leaving = setTimeout(() => this.close(), 150); });
@@ -51,6 +55,11 @@ export class Complete {
     if (field === 'finding') return Object.entries(this.app.status?.byFinding ?? {}).map(([k, n]) => [quote(k), `${n}`]);
     if (field === 'time' && this.app.unit?.time) return [[this.app.unit.time, 'of the frame that is open']];
     return [];
+  }
+
+  /** Whether a word was begun: else Tab goes on, as it does anywhere. */
+  get begun() {
+    return this.typed && this.input.selectionStart > this.from;
   }
 
   update() {
@@ -97,7 +106,7 @@ export class Complete {
       e.preventDefault();
       const n = this.list.length;
       this.mark(e.key === 'ArrowDown' ? (this.at + 1) % n : (this.at - 1 + n) % n);
-    } else if (e.key === 'Tab' && !e.shiftKey || e.key === 'Enter' && this.at >= 0) {
+    } else if ((e.key === 'Enter' && this.at >= 0) || (e.key === 'Tab' && !e.shiftKey && (this.at >= 0 || this.begun))) {
       e.preventDefault();
       e.stopImmediatePropagation();
       this.take(Math.max(0, this.at));

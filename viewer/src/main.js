@@ -196,6 +196,7 @@ class App {
   closeAll() {
     this.info = this.unit = this.status = null;
     this.frames.reset();
+    this.frames.selectedRow = -1;
     delete document.body.dataset.unit;
     delete document.body.dataset.done;
     document.body.classList.add('blank');
@@ -255,6 +256,7 @@ class App {
     this.frames.settled = '';
     this.frames.columns();
     this.frames.reset();
+    this.frames.selectedRow = -1;
     this.findings.reset();
     this.sourcesPanel.reset();
     this.search.reset();
@@ -737,9 +739,12 @@ class App {
   }
 
   hold() {
-    if (!this.unit) return;
-    this.compare.hold(this.unit);
-    say(`${rowName(this.unit).replace(/^./, (c) => c.toUpperCase())} is held: choose another and look at Compare`);
+    // The one that is chosen, which may still be on its way.
+    const row = this.frames.selectedRow;
+    if (!this.info || row < 0) return;
+    this.compare.hold(row);
+    const name = this.unit?.row === row ? rowName(this.unit).replace(/^./, (c) => c.toUpperCase()) : 'The chosen frame';
+    say(`${name} is held: choose another and look at Compare`);
   }
 
   // ── The page itself ────────────────────────────────────────────────────

@@ -13,22 +13,25 @@ const defaults = {
   tree: 46, // the tree's share of the width, in percent
 };
 
-let kept = {};
-try {
-  kept = JSON.parse(localStorage.getItem(KEY) ?? '{}');
-} catch {
-  // No storage: the choices last as long as the page.
+function read() {
+  try {
+    return JSON.parse(localStorage.getItem(KEY) ?? '{}') ?? {};
+  } catch {
+    return {}; // No storage: the choices last as long as the page.
+  }
 }
 
+const kept = read();
 const valid = (k, v) => typeof v === typeof defaults[k] && Array.isArray(v) === Array.isArray(defaults[k]) && v !== null;
 
 export const settings = { ...structuredClone(defaults) };
-for (const k of Object.keys(defaults)) if (valid(k, kept?.[k])) settings[k] = kept[k];
+for (const k of Object.keys(defaults)) if (valid(k, kept[k])) settings[k] = kept[k];
 
 export function set(k, v) {
   settings[k] = v;
   try {
-    localStorage.setItem(KEY, JSON.stringify(settings));
+    // What another tab has chosen meanwhile stays.
+    localStorage.setItem(KEY, JSON.stringify({ ...read(), [k]: v }));
   } catch {
     // As above.
   }

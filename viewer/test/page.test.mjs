@@ -609,6 +609,56 @@ test('the timeline shows what there is, and a span of it becomes a filter', asyn
   await quiet(page);
 });
 
+test('by the keyboard alone: from opening to comparing two frames, and Tab goes on everywhere', async () => {
+  const page = await open();
+  const chosen = page.waitForEvent('filechooser');
+  await page.waitForTimeout(200); // until the chooser is waited for in the browser too
+  await page.keyboard.press('o');
+  await (await chosen).setFiles(dendro().find((x) => x.name === 'real/live.stream').file);
+  await page.waitForSelector('body[data-done]');
+  const seen = [];
+  for (let i = 0; i < 60; i++) {
+    await page.keyboard.press('Tab');
+    seen.push(await page.evaluate(() => document.activeElement.id || document.activeElement.textContent));
+    if (i && await page.evaluate(() => document.activeElement === document.body)) break;
+  }
+  for (const id of ['filter', 'goto', 'timeline', 'frames', 'tab-tree', 'tree', 'hex', 'tab-findings', 'side-toggle']) assert.equal(seen.filter((x) => x === id).length, 1, `${id}: ${seen}`);
+  assert.equal(await page.inputValue('#filter'), '');
+  // Keys pressed faster than frames open hold the one that is chosen.
+  await page.keyboard.press('1');
+  await page.evaluate(() => {
+    const f = document.getElementById('frames');
+    for (const k of ['Home', 'ArrowDown', 'ArrowDown', 'ArrowDown', 'c', 'ArrowDown']) f.dispatchEvent(new KeyboardEvent('keydown', { key: k, bubbles: true }));
+  });
+  await unit(page, 4);
+  await page.keyboard.press('2');
+  await page.focus('#tab-tree');
+  await page.keyboard.press('ArrowRight');
+  await page.waitForFunction(() => /\d+ of \d+ fields differ/.test(document.getElementById('pane-compare').textContent));
+  assert.match(await page.textContent('#pane-compare thead'), /frame 3 Rows\s*frame 4 Rows/);
+  // However fast frames go by, the last of them is compared in the end.
+  for (let i = 0; i < 8; i++) {
+    await page.evaluate(() => {
+      const f = document.getElementById('frames');
+      for (const k of ['End', 'ArrowUp', 'ArrowUp', 'Home', 'ArrowDown', 'ArrowDown', 'ArrowDown', 'ArrowDown']) f.dispatchEvent(new KeyboardEvent('keydown', { key: k, bubbles: true }));
+      document.getElementById('tab-compare').click();
+    });
+    await page.waitForTimeout(i * 7);
+    await page.evaluate(() => document.getElementById('frames').dispatchEvent(new KeyboardEvent('keydown', { key: 'ArrowDown', bubbles: true })));
+    await page.waitForFunction(() => /frame 3 Rows\s*frame 5 Rows/.test(document.querySelector('#pane-compare thead')?.textContent ?? ''));
+  }
+  // Another tab's choices are kept beside this one's.
+  const other = await page.context().newPage();
+  await other.goto(`${server.base}/some/where/`);
+  await other.waitForSelector('body[data-ready]');
+  await page.keyboard.press('t');
+  await other.bringToFront();
+  await other.keyboard.press('b');
+  const kept = await page.evaluate(() => JSON.parse(localStorage.getItem('wiretape-viewer')));
+  assert.deepEqual([kept.time, kept.side], ['local', false]);
+  await quiet(page);
+});
+
 test('everything is reached by the keyboard, and the keys are listed', async () => {
   const page = await open();
   await openFiles(page, [dendro().find((x) => x.name === 'crafted/gap.stream').file]);

@@ -316,31 +316,15 @@ const ops = {
     return current.stream.read(offset, count);
   },
 
-  /** The fields of a frame as lines, for comparing. The open frame stays. */
-  async flat({ row }) {
-    const t = token('flat');
-    const u = await openUnit(row, t, 'compared');
-    const lines = [];
-    const walk = (path, name) => {
-      for (let from = 0; lines.length < MAX_FLAT;) {
-        const list = details.compared.children(new Packer().list(path).done(), from, 200);
-        if (!list.length) return;
-        list.forEach((f, i) => {
-          if (lines.length >= MAX_FLAT) return;
-          const key = name + (f.name ? (name ? '.' : '') + f.name : `[${from + i}]`);
-          lines.push({ key, type: f.type, value: f.value, note: f.note, count: f.count, bytes: f.bytes, offset: f.offset, length: f.length });
-          if (f.count) walk([...path, from + i], key);
-        });
-        from += list.length;
-      }
-    };
-    if (u.fields) walk([], '');
-    for (const l of lines) {
-      // Bytes are compared by their hash.
-      if (l.type === 'blob') l.value = await hash(l);
-    }
-    delete details.compared;
-    return { unit: u, lines, cut: lines.length >= MAX_FLAT };
+  /** The fields of a frame as lines, for comparing. The open frame stays. They are made one after the other. */
+  flat({ row }) {
+    const t = task();
+    const mine = flats.then(() => {
+      t.check();
+      return flat(row, t);
+    });
+    flats = mine.catch(() => {});
+    return mine;
   },
 
   async findings({ from, count }) { return decoder.findings(from, count); },
@@ -399,6 +383,35 @@ const ops = {
     return { bytes: at - s.start, ms: performance.now() - began };
   },
 };
+
+/** The end of what flat is asked for. */
+let flats = Promise.resolve();
+
+async function flat(row, t) {
+  const u = await openUnit(row, t, 'compared');
+  const lines = [];
+  const walk = (path, name) => {
+    for (let from = 0; lines.length < MAX_FLAT;) {
+      const list = details.compared.children(new Packer().list(path).done(), from, 200);
+      if (!list.length) return;
+      list.forEach((f, i) => {
+        if (lines.length >= MAX_FLAT) return;
+        const key = name + (f.name ? (name ? '.' : '') + f.name : `[${from + i}]`);
+        lines.push({ key, type: f.type, value: f.value, note: f.note, count: f.count, bytes: f.bytes, offset: f.offset, length: f.length });
+        if (f.count) walk([...path, from + i], key);
+      });
+      from += list.length;
+    }
+  };
+  if (u.fields) walk([], '');
+  for (const l of lines) {
+    // Bytes are compared by their hash.
+    if (l.type === 'blob') l.value = await hash(l);
+    t.check();
+  }
+  delete details.compared;
+  return { unit: u, lines, cut: lines.length >= MAX_FLAT };
+}
 
 function lazy(f) {
   return { name: f.path, size: f.size ?? 0, open: () => UrlPart.open(f.url, f.path), read: async (a, n) => (await UrlPart.open(f.url, f.path)).read(a, n) };
