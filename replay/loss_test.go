@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"wiretape/capture"
 	"wiretape/wire"
 	"wiretape/wire/dendro"
 )
@@ -135,6 +136,54 @@ func TestLossesLookDifferent(t *testing.T) {
 		if r.ExitCode() != c.exit || head != "OUT: "+c.head || r.Source[0].Losses[0].State != c.state ||
 			strings.Contains(got, cure) != c.promise || strings.Contains(got, "partial frame is lost") != (c.exit != 0) {
 			t.Errorf("exit code %d, %+v\n%s", r.ExitCode(), r.Losses, got)
+		}
+	}
+}
+
+// TestLossHasThePlaceOfItsFinding: files that are missing are one thing, at one
+// place, as a finding and as a loss, also where the archive is added to.
+func TestLossHasThePlaceOfItsFinding(t *testing.T) {
+	dir := t.TempDir()
+	record(t, dir, 50_000, 1, must(os.ReadFile(stream("real/small"))))
+	files := must(filepath.Glob(filepath.Join(dir, "*.00000003.*")))
+	if len(files) == 0 {
+		t.Fatal("there is no third file")
+	}
+	for _, f := range files {
+		if err := os.Remove(f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r, _ := mustBuild(t, Options{}, dir)
+	added := update(t, filepath.Join(t.TempDir(), "out.dendro"), dir)
+	for _, r := range []*Report{r, added} {
+		at := int64(-1)
+		for _, f := range r.Findings {
+			if f.Kind == capture.KindMissingFiles {
+				at = f.Offset
+			}
+		}
+		if l := r.Source[0].Losses; len(l) == 0 || l[0].Kind != capture.KindMissingFiles || l[0].Offset != at || at <= 0 {
+			t.Errorf("finding at %d, losses %+v", at, l)
+		}
+	}
+}
+
+// TestUpdateMakesLossesGood: what an earlier run missed is made good by what a
+// later one brings, and the exit code says so.
+func TestUpdateMakesLossesGood(t *testing.T) {
+	b := must(os.ReadFile(stream("real/small")))
+	cut := filepath.Join(t.TempDir(), "cut.stream")
+	write(t, cut, b[:190000])
+	out := filepath.Join(t.TempDir(), "out.dendro")
+	first := update(t, out, cut)
+	if first.ExitCode() != 3 || first.Losses.Missing != 1 {
+		t.Errorf("alone: exit code %d, %+v", first.ExitCode(), first.Losses)
+	}
+	for range 2 {
+		r := update(t, out, cut, stream("real/small"))
+		if r.ExitCode() != 0 || r.Losses != (Losses{Found: 1, MadeGood: 1}) || r.MadeGood[wire.KindCut] != 1 {
+			t.Errorf("with the other: exit code %d, %+v, %v of %v", r.ExitCode(), r.Losses, r.MadeGood, r.FindingsByKind)
 		}
 	}
 }
