@@ -504,14 +504,20 @@ class App {
   }
 
   async openRow(row, then) {
+    if (this.unit?.row === row && document.body.dataset.unit === String(row)) {
+      // It is open: what was chosen in it stays.
+      if (then) await then();
+      return;
+    }
     let u;
+    const mine = this.opening = {};
     try {
       u = await this.link.ask('unit', { row });
     } catch (e) {
       this.failed(e);
       return;
     }
-    if (this.frames.selectedRow !== row) return;
+    if (this.frames.selectedRow !== row || this.opening !== mine) return;
     this.unit = u;
     $('unit-title').textContent = visible(`${u.name === rowName(u) ? '' : `${rowName(u).replace(/^./, (c) => c.toUpperCase())} · `}${u.name} · ${bytes(u.size)}`);
     $('unit-findings').replaceChildren(...u.findings.map((f) => h('button', {
