@@ -15,9 +15,4 @@ if [ -z "$CHROMIUM" ]; then
 fi
 export CHROMIUM
 sh build.sh
-run() { node --test --test-concurrency=1 --test-reporter=spec test/*.test.mjs; }
-run && exit
-# A browser and two cores have their moments: what fails is shown above, and a
-# fault fails again.
-echo 'the tests failed and are run once more; see above for what failed' >&2
-run
+exec node --test --test-concurrency=1 --test-reporter=spec test/*.test.mjs
