@@ -167,6 +167,21 @@ func TestLimitsAtAllTimes(t *testing.T) {
 	}
 }
 
+// thousands connects and gives what writes a thousand bytes, and so a file.
+func thousands(t *testing.T, d *capture.Dir, clock *fakeClock) func() {
+	t.Helper()
+	w, err := d.Connect(capture.ConnInfo{Endpoint: "tcp://x", Protocol: capture.ProtocolRaw})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		t.Helper()
+		if _, err := w.Write(make([]byte, 1000), clock.pass(1e6)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // TestUnshippedStays: with limits and a full disk what was not shipped stays
 // unless it is said in words, and what is shipped meanwhile goes.
 func TestUnshippedStays(t *testing.T) {
@@ -177,16 +192,7 @@ func TestUnshippedStays(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := d.Connect(capture.ConnInfo{Endpoint: "tcp://x", Protocol: capture.ProtocolRaw})
-	if err != nil {
-		t.Fatal(err)
-	}
-	write := func() {
-		t.Helper()
-		if _, err := w.Write(make([]byte, 1000), clock.pass(1e6)); err != nil {
-			t.Fatal(err)
-		}
-	}
+	write := thousands(t, d, clock)
 	for range 6 {
 		write()
 	}
@@ -311,16 +317,7 @@ func TestAgeAndLeapingClock(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w, err := d.Connect(capture.ConnInfo{Endpoint: "tcp://x", Protocol: capture.ProtocolRaw})
-		if err != nil {
-			t.Fatal(err)
-		}
-		write := func() {
-			t.Helper()
-			if _, err := w.Write(make([]byte, 1000), clock.pass(1e6)); err != nil {
-				t.Fatal(err)
-			}
-		}
+		write := thousands(t, d, clock)
 		for range 3 {
 			write()
 		}
