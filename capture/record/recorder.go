@@ -491,7 +491,7 @@ func (r *Recorder) connection(ctx context.Context, c *source.Conn) error {
 	defer stop()
 	verdict, wrong := r.receive(c, t)
 	t.finish(verdict)
-	r.report(t, nameOf(c), verdict, r.opt.NoRetry || c.Endpoint.Once(), log)
+	r.report(t, verdict, r.opt.NoRetry || c.Endpoint.Once(), log)
 	if wrong != nil {
 		return wrong
 	}
@@ -575,14 +575,12 @@ func (k *protocolCheck) look(p []byte) (*protocolCheck, error) {
 }
 
 // report notes a connection's end. only says that no other will follow it.
-func (r *Recorder) report(t *tape, name string, v source.Verdict, only bool, log *slog.Logger) {
+func (r *Recorder) report(t *tape, v source.Verdict, only bool, log *slog.Logger) {
 	w := t.w.Load()
 	if w == nil {
 		return // there is no such connection; its bytes are counted
 	}
-	s := w.Stats()
-	e := Ended{Connection: w.ID(), Endpoint: name, Protocol: t.protocolName(), Received: t.received.Load(), Written: s.Written, Synced: s.Synced,
-		Transport: verdictOf(v).Kind, Detail: string(v.End) + ": " + v.Reason, Framing: string(t.ending)}
+	e := Ended{Recorded: t.recorded(w), Transport: verdictOf(v).Kind, Detail: string(v.End) + ": " + v.Reason, Framing: string(t.ending)}
 	_, _, e.Stalled = t.buf.usage()
 	if t.err != nil {
 		e.Transport, e.Detail = sidecar.TransportFailed, t.err.Error()

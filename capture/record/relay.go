@@ -111,7 +111,7 @@ func (r *Recorder) relayOne(ctx context.Context, client net.Conn, at string, to 
 			e.end.Reason += fmt.Sprintf("; received and not taken by the receiver: the last %s", wire.Count(int64(n), "byte"))
 		}
 		e.t.finish(e.end)
-		r.report(e.t, name, e.end, false, log)
+		r.report(e.t, e.end, false, log)
 	}
 }
 

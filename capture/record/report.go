@@ -14,14 +14,7 @@ const (
 
 // Ended is a connection that ended, in a report.
 type Ended struct {
-	Connection string `json:"connection"`
-	Endpoint   string `json:"endpoint"`
-	// Protocol is what the bytes are, "raw" when they are of none that is
-	// known, "" when none came.
-	Protocol string `json:"protocol"`
-	Received int64  `json:"received"`
-	Written  int64  `json:"written"`
-	Synced   int64  `json:"synced"`
+	Recorded
 	// Transport is the transport's verdict in a sidecar's words, Detail the
 	// same for people, Framing where the frames ended, "" where none are known.
 	Transport string `json:"transport"`

@@ -34,7 +34,7 @@ type Status struct {
 	// protocol, "raw" for none that is known.
 	Protocols map[string]int64 `json:"protocols"`
 	// Now lists open connections, the oldest first, at most maxNow of them.
-	Now []OpenConnection `json:"now"`
+	Now []Recorded `json:"now"`
 	// Attempts that made no connection.
 	Attempts int64 `json:"failed_attempts"`
 	// Files that were sealed, and Pruned ones that were deleted.
@@ -48,11 +48,13 @@ type Status struct {
 	Trouble string `json:"trouble,omitempty"`
 }
 
-// OpenConnection is one that is being recorded, in a status.
-type OpenConnection struct {
+// Recorded is what was recorded of a connection: so far in a status, in all in a
+// report.
+type Recorded struct {
 	Connection string `json:"connection"`
 	Endpoint   string `json:"endpoint"`
-	// Protocol is "" as long as the bytes do not tell it.
+	// Protocol is what the bytes are, "raw" when they are of none that is
+	// known, "" as long as they do not tell it or none came.
 	Protocol string `json:"protocol"`
 	Received int64  `json:"received"`
 	Written  int64  `json:"written"`
@@ -139,7 +141,7 @@ func (r *Recorder) Status() Status {
 	r.count.mu.Lock()
 	defer r.count.mu.Unlock()
 	s.Stalled, s.WaitingMost, s.Trouble = r.count.stalled, r.count.most, r.count.trouble
-	s.Protocols, s.Now = maps.Clone(r.count.protocols), []OpenConnection{}
+	s.Protocols, s.Now = maps.Clone(r.count.protocols), []Recorded{}
 	s.Open, s.NotRecorded = len(r.count.open), r.count.notRecorded
 	for t := range r.count.open {
 		wait, most, stalled := t.buf.usage()
@@ -148,11 +150,10 @@ func (r *Recorder) Status() Status {
 		s.Stalled += stalled
 		s.NotRecorded += t.notRecorded()
 		if w := t.w.Load(); w != nil {
-			n := w.Stats()
-			s.Now = append(s.Now, OpenConnection{w.ID(), t.name, t.protocolName(), t.received.Load(), n.Written, n.Synced})
+			s.Now = append(s.Now, t.recorded(w))
 		}
 	}
-	slices.SortFunc(s.Now, func(a, b OpenConnection) int { return strings.Compare(a.Connection, b.Connection) })
+	slices.SortFunc(s.Now, func(a, b Recorded) int { return strings.Compare(a.Connection, b.Connection) })
 	s.Now = s.Now[:min(len(s.Now), maxNow)]
 	return s
 }

@@ -293,6 +293,12 @@ func (t *tape) protocolName() string {
 	return ""
 }
 
+// recorded is what w has of the connection.
+func (t *tape) recorded(w *capture.Writer) Recorded {
+	n := w.Stats() // before received, which is never the smaller one
+	return Recorded{w.ID(), t.name, t.protocolName(), t.received.Load(), n.Written, n.Synced}
+}
+
 func (t *tape) syncEvery(w *capture.Writer, every time.Duration, stop <-chan struct{}) {
 	k := time.NewTicker(every)
 	defer k.Stop()
