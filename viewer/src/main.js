@@ -277,6 +277,7 @@ class App {
     $('filter-wrong').hidden = true;
     this.first = false;
     this.indexing = true;
+    $('go-on').hidden = true;
   }
 
   /** Holds all bytes against the arrival indexes; pressed again it stops. */
@@ -318,7 +319,8 @@ class App {
     this.findings.update(m.status, m.done);
     $('progress').hidden = m.done;
     $('progress').value = (m.status.end - start) / total;
-    $('stop').hidden = !m.done ? false : true;
+    $('stop').hidden = m.done;
+    $('go-on').hidden = !m.cancelled;
     const speed = m.ms > 50 ? ` · ${bytes(((m.status.end - start) / m.ms) * 1000)}/s` : '';
     $('state').textContent = `${many(m.status.rows, 'row')}${m.cancelled ? `, stopped at ${Math.floor((100 * (m.status.end - start)) / total)} %` : m.done ? '' : '…'}`;
     $('speed').textContent = m.done ? `indexed in ${(m.ms / 1000).toFixed(m.ms < 10000 ? 2 : 1)} s${speed} · decoder ${bytes(m.memory)}` : speed.slice(3);
@@ -372,6 +374,7 @@ class App {
     if (m.what === 'index') {
       this.indexing = false;
       $('progress').hidden = $('stop').hidden = true;
+      $('go-on').hidden = !m.paused;
       $('state').textContent = 'stopped';
     }
     if (m.what === 'search') this.search.stopped(m);
@@ -858,6 +861,7 @@ class App {
     });
     $('goto').addEventListener('keydown', (e) => { if (e.key === 'Enter') this.goto(e.target.value); });
     $('stop').addEventListener('click', () => this.stop());
+    $('go-on').addEventListener('click', () => this.goOn());
     $('side-toggle').addEventListener('click', () => this.toggleSide());
     $('copy-json').addEventListener('click', () => this.copyAs('json'));
     $('copy-hex').addEventListener('click', () => this.copyAs('hex'));
@@ -907,6 +911,14 @@ class App {
     this.link.ask('cancel', { what: 'index' });
     this.link.ask('cancel', { what: 'filter' });
     $('stop').hidden = true;
+  }
+
+  goOn() {
+    this.indexing = true;
+    $('go-on').hidden = true;
+    $('stop').hidden = false;
+    $('stop').focus();
+    this.link.ask('goOn', {}).catch((e) => this.failed(e));
   }
 
   toggleSide() {

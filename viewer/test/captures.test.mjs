@@ -792,6 +792,34 @@ test('a server that answers with other bytes, lengths or times than asked is fou
   await quiet(page);
 });
 
+test('an index pass whose server failed goes on where it was', async () => {
+  const f = generate('small', 200000, join(dir, 'failing.stream'));
+  const bytes = readFileSync(f);
+  const page = await open();
+  await openFiles(page, [f]);
+  const rows = await page.evaluate(() => document.body.dataset.rows);
+  let down = true;
+  await page.route('**/failing/**', (route) => {
+    const [, a, to] = /^bytes=(\d+)-(\d+)$/.exec(route.request().headers().range).map(Number);
+    if (down && a < bytes.length / 2 && to > bytes.length / 2) return route.fulfill({ status: 503 });
+    const b = Math.min(to, bytes.length - 1);
+    return route.fulfill({ status: 206, headers: { 'Content-Range': `bytes ${a}-${b}/${bytes.length}` }, body: bytes.subarray(a, b + 1) });
+  });
+  await page.keyboard.press('u');
+  await page.fill('#url', `${server.base}/failing/f.cap`);
+  await page.click('#url-dialog .primary');
+  await page.waitForSelector('#go-on:not([hidden])');
+  assert.match(await page.textContent('#toast'), /^f\.cap: the server answers 503/);
+  assert.equal(await page.textContent('#state'), 'stopped');
+  down = false;
+  await page.click('#go-on');
+  await page.waitForFunction(() => document.body.dataset.done === '1');
+  assert.equal(await page.evaluate(() => document.body.dataset.rows), rows);
+  assert.ok(page.complaints.every((c) => c.includes('503')), page.complaints.join('\n'));
+  rmSync(f);
+  await page.context().close();
+});
+
 test('nested columns with nulls and ten thousand columns are shown', async () => {
   const page = await open();
   await openFiles(page, [generate('nested', join(dir, 'nested.stream'))]);
@@ -848,6 +876,13 @@ test('a filter that is cleared before it began stays cleared, and what the index
   await page.waitForFunction(() => /stopped at \d+ %/.test(document.getElementById('state').textContent));
   await go(page, 1999990);
   await page.waitForFunction(() => document.getElementById('toast').textContent === 'The index pass was stopped before that.');
+  const before = Number(await page.evaluate(() => document.body.dataset.rows));
+  await page.click('#go-on');
+  await page.waitForFunction(() => document.body.dataset.done === '1' && document.getElementById('go-on').hidden && document.getElementById('stop').hidden);
+  const rows = Number(await page.evaluate(() => document.body.dataset.rows));
+  assert.ok(before < rows);
+  await openFiles(page, [f]);
+  assert.equal(Number(await page.evaluate(() => document.body.dataset.rows)), rows, 'as many as without a stop');
   rmSync(f);
   await quiet(page);
 });

@@ -3,7 +3,7 @@
 // what happens meanwhile comes as {event, …}. Every choice of a connection has
 // a generation: what belongs to an earlier one is dropped on both sides.
 
-import { Decoder, FEED } from './decoder.js';
+import { Decoder, DecoderError, FEED } from './decoder.js';
 import { BlobPart, ChangedError, readApart, Stream, UrlPart, Window } from './reader.js';
 import { MAX_FILES, compare, describe, group, load, missingBeside, runs, whatItIs } from './captures.js';
 import { Packer, packMidStream } from './packed.js';
@@ -119,7 +119,7 @@ const ops = {
   /** Opens files: [{path, file}] or [{path, url}]. */
   async open({ files }) {
     const of = ++generation;
-    current = unit = undefined;
+    current = unit = paused = undefined;
     if (decoder.memory > INDEX_MEMORY) decoder = await Decoder.start(module);
     if (files.length > MAX_FILES) throw new Error(`${files.length} files are more than can be opened at once`);
     const list = await Promise.all(files.map(async (f) => ({
@@ -145,7 +145,7 @@ const ops = {
   /** Shows one of the open connections. protocol overrides what is detected. */
   async select({ id, protocol }) {
     generation++;
-    current = unit = undefined;
+    current = unit = paused = undefined;
     const t = token('select');
     const c = connections[id];
     const { files, notes } = await load(c);
@@ -295,6 +295,11 @@ const ops = {
     return u;
   },
 
+  /** The index pass that did not come to its end goes on. */
+  async goOn() {
+    if (paused) index(token('index'), paused);
+  },
+
   async children({ path, from, count }) {
     return details.open.children(new Packer().list(path).done(), from, count);
   },
@@ -422,17 +427,24 @@ async function compile(source) {
   return WebAssembly.compile(source);
 }
 
-async function index(t) {
-  const began = performance.now();
-  const h = decoder.firstPass();
-  const progress = (done) => tell('index', {
-    status: decoder.status(), bins: decoder.bins(), told: done ? told() : [], done, memory: memory(),
-    ms: performance.now() - began, read: current.stream.bytesRead,
+/** The index pass that was stopped or lost its server: {handle, ms}. It can go on. */
+let paused;
+
+async function index(t, { handle, ms } = { handle: decoder.firstPass(), ms: 0 }) {
+  paused = undefined;
+  const began = performance.now() - ms;
+  const state = (more) => tell('index', {
+    status: decoder.status(), bins: decoder.bins(), told: [], done: false, memory: memory(), ms: performance.now() - began, read: current.stream.bytesRead, ...more,
   });
   try {
-    await pass(decoder, h, t, () => progress(true), () => progress(false));
+    await drive(decoder, handle, new Window(current.stream), t, () => state());
+    t.check();
+    state({ done: true, told: told() });
+    decoder.end(handle);
   } catch (e) {
-    if (e instanceof Cancelled && t.generation === generation) tell('index', { status: decoder.status(), bins: decoder.bins(), told: told(), done: true, cancelled: true, memory: memory(), ms: performance.now() - began });
+    if (t.generation !== generation) return;
+    if (!(e instanceof ChangedError || e instanceof DecoderError)) paused = { handle, ms: performance.now() - began };
+    if (e instanceof Cancelled) state({ done: true, told: told(), cancelled: true });
     else report('index', e, t);
   }
 }
@@ -517,7 +529,7 @@ function report(what, e, t) {
     tell('cancelled', { what, of: t.of });
     return;
   }
-  tell('failed', { what, of: t.of, message: e.message, changed: e instanceof ChangedError });
+  tell('failed', { what, of: t.of, message: e.message, changed: e instanceof ChangedError, paused: what === 'index' && Boolean(paused) });
 }
 
 function arrival(offset) {
