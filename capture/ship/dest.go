@@ -94,6 +94,28 @@ func NewFolder(fsys vfs.FS, path string) (*Folder, error) {
 	return &Folder{fsys, abs}, nil
 }
 
+// AwaitedFolder is NewFolder for a watch: a directory that the journal of the
+// capture directory dir knows may be away, and is waited for. One that was never
+// shipped to must exist, since its name may be mistyped.
+func AwaitedFolder(fsys vfs.FS, dir, path string) (*Folder, error) {
+	d, err := NewFolder(fsys, path)
+	if err == nil {
+		return d, nil
+	}
+	if fsys == nil {
+		fsys = vfs.OS
+	}
+	abs, aerr := filepath.Abs(path)
+	if _, serr := fsys.Stat(abs); aerr != nil || serr == nil {
+		return nil, err // it is there, and no directory
+	}
+	var m memory
+	if merr := m.update(fsys, dir, abs); merr != nil || !m.knows() {
+		return nil, err
+	}
+	return &Folder{fsys, abs}, nil
+}
+
 // String is the folder's path, as the journal names it.
 func (d *Folder) String() string { return d.path }
 

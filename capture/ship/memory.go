@@ -18,6 +18,8 @@ type memory struct {
 	places map[string]place
 	// met are the marks that were found under our destination's name.
 	met map[string]bool
+	// newest is the mark among them that was named last, "" for none.
+	newest string
 	// sealed is the SHA-256 with which a file here was sealed first, and remade
 	// are those that recovery touched later: by name.
 	sealed map[string]string
@@ -49,7 +51,7 @@ func (m *memory) update(fsys vfs.FS, dir, name string) error {
 
 func (m *memory) take(e capture.Entry, name string) {
 	if e.DestID != "" && e.Dest == name {
-		m.met[e.DestID] = true
+		m.met[e.DestID], m.newest = true, e.DestID
 	}
 	switch e.Event {
 	case capture.EventSeal, capture.EventArrive, capture.EventRecover:
@@ -88,6 +90,10 @@ func (m *memory) take(e capture.Entry, name string) {
 		}
 	}
 }
+
+// knows says that files were shipped to the destination's name, or that a place
+// was met under it.
+func (m *memory) knows() bool { return len(m.met) > 0 || len(m.places[""]) > 0 }
 
 // at is the place with a mark.
 func (m *memory) at(mark string) place {

@@ -149,6 +149,50 @@ func TestWatchWaitsForItsPlace(t *testing.T) {
 	}
 }
 
+// TestWatchSaysWhatIsLeft: a watch that ends while its destination is away says
+// why it stands, and which files that are sealed are not there; one that is ended
+// with everything there says nothing.
+func TestWatchSaysWhatIsLeft(t *testing.T) {
+	base := t.TempDir()
+	src, far, disk := filepath.Join(base, "src"), filepath.Join(base, "far"), filepath.Join(base, "disk")
+	d, w := recording(t, vfs.OS, src)
+	defer d.Close()
+	defer w.Close(sidecar.Verdict{}, sidecar.ClosedEnd)
+	s := shipper(t, vfs.OS, src, folder(t, vfs.OS, far), ship.Options{})
+	watch := func(rep *ship.Report, meanwhile func()) error {
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- s.Watch(ctx, 10*time.Millisecond, rep) }()
+		meanwhile()
+		cancel()
+		return <-done
+	}
+	rep := &ship.Report{}
+	err := watch(rep, func() { until(t, func() bool { return len(shippedMarks(t, vfs.OS, src)) == 6 }) })
+	if err != nil || len(rep.Findings) != 0 || *rep.Unshipped != 0 {
+		t.Errorf("all was shipped: %v, %+v", err, rep)
+	}
+	rep = &ship.Report{}
+	err = watch(rep, func() {
+		away(t, far, disk)
+		write(t, w, 9_000)
+		time.Sleep(150 * time.Millisecond)
+	})
+	var gone *ship.AwayError
+	if !errors.As(err, &gone) || *rep.Unshipped != 1 || len(rep.Findings) != 1 || rep.Findings[0].Kind != ship.KindNotShipped || rep.Findings[0].File == "" {
+		t.Errorf("away: %v, %+v", err, rep)
+	}
+	// Shut off by the signal alone: nothing failed, and it is not there.
+	back(t, far, disk)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	rep = &ship.Report{}
+	s = shipper(t, vfs.OS, src, folder(t, vfs.OS, far), ship.Options{})
+	if err := s.Watch(ctx, 10*time.Millisecond, rep); err != nil || *rep.Unshipped != 1 || len(rep.Findings) != 1 {
+		t.Errorf("ended at once: %v, %+v", err, rep)
+	}
+}
+
 func sums(dir string) []string {
 	names, _ := filepath.Glob(filepath.Join(dir, "*.sha256"))
 	return names

@@ -39,7 +39,11 @@ func TestRecheckFindsAllBeforeItMends(t *testing.T) {
 	if err := shipper(t, mem, "/src", dest, ship.Options{Recheck: true}).Pass(t.Context(), rep); err == nil {
 		t.Fatal("nothing broke off")
 	}
-	if len(rep.Findings) != 3 {
+	kinds := map[string]int{}
+	for _, f := range rep.Findings {
+		kinds[f.Kind]++
+	}
+	if len(rep.Findings) != 6 || kinds[ship.KindMissingThere] != 3 || kinds[ship.KindNotShipped] != 3 || *rep.Unshipped != 3 {
 		t.Errorf("%v", rep.Findings)
 	}
 	got, err := capture.Prune("/src", capture.Retention{KeepBytes: 1, DryRun: true}, capture.Options{FS: mem})

@@ -47,6 +47,9 @@ const (
 	// KindNoIndex: the arrival index that the sums list is not there; the file
 	// is shipped without.
 	KindNoIndex = "no-index"
+	// KindNotShipped: a sealed file was not shipped when shipping ended, and
+	// nothing else was found about it.
+	KindNotShipped = "not-shipped"
 	// KindMissingThere: a file that was shipped, or what lies beside it, is
 	// not, or not whole, at the destination any more.
 	KindMissingThere = "missing-at-destination"
@@ -85,9 +88,12 @@ type Report struct {
 	// are whole again. They count among Shipped.
 	Mended int64 `json:"mended"`
 	// Unfinished files are still being written, and ship once they are sealed.
-	Unfinished int64          `json:"unfinished"`
-	Findings   []wire.Finding `json:"-"`
-	Errors     []string       `json:"errors"`
+	Unfinished int64 `json:"unfinished"`
+	// Unshipped sealed files are not at the destination, as far as the journal
+	// says; nil where that could not be looked at.
+	Unshipped *int64         `json:"unshipped"`
+	Findings  []wire.Finding `json:"-"`
+	Errors    []string       `json:"errors"`
 
 	counted map[string]bool // the files in Shipped and Already
 }
@@ -176,10 +182,15 @@ type item struct {
 // mark is the file's name in the journal.
 func (i item) mark() string { return i.stem + ".cap" }
 
-// Pass ships what is sealed and not yet shipped. Findings are in the report; an
-// error means that the pass could not go on: an *AwayError before anything was
-// written to a place that is not the destination.
+// Pass ships what is sealed and not yet shipped. Findings are in the report, and
+// what is still not at the destination; an error means that the pass could not go
+// on: an *AwayError before anything was written to a place that is not the
+// destination.
 func (s *Shipper) Pass(ctx context.Context, rep *Report) error {
+	return s.ended(s.pass(ctx, rep), rep)
+}
+
+func (s *Shipper) pass(ctx context.Context, rep *Report) error {
 	if err := s.mem.update(s.fs, s.dir, s.dest.String()); err != nil {
 		return err
 	}
@@ -266,6 +277,52 @@ func (s *Shipper) Pass(ctx context.Context, rep *Report) error {
 	return nil
 }
 
+// ended completes the report of shipping that ended with err.
+func (s *Shipper) ended(err error, rep *Report) error {
+	if rerr := s.remaining(rep); err == nil {
+		err = rerr
+	}
+	return err
+}
+
+// remaining reports which sealed files the journal does not call shipped to the
+// destination now that shipping ends: to the place that was met last, or, where
+// none was, to the newest of its name.
+func (s *Shipper) remaining(rep *Report) error {
+	rep.Unshipped = nil
+	if err := s.mem.update(s.fs, s.dir, s.dest.String()); err != nil {
+		return err
+	}
+	items, unfinished, err := s.sealed()
+	if err != nil {
+		return err
+	}
+	mark := s.here.Mark
+	if mark == "" {
+		mark = s.mem.newest
+	}
+	there := s.mem.at(mark)
+	said := map[string]bool{}
+	for _, f := range rep.Findings {
+		if f.Kind == KindDamagedSource || f.Kind == KindOccupied {
+			said[stemOf(f.File)] = true
+		}
+	}
+	n := int64(0)
+	for _, i := range items {
+		if there[i.mark()].good {
+			continue
+		}
+		n++
+		if !said[i.stem] {
+			s.find(rep, wire.Finding{Kind: KindNotShipped, Connection: capture.ParseName(i.bytes).Connection, File: i.bytes,
+				Message: "the file is sealed, and was not shipped to the destination"})
+		}
+	}
+	rep.Unfinished, rep.Unshipped = unfinished, &n
+	return nil
+}
+
 // gone says that a file is not here any more.
 func (s *Shipper) gone(i item) bool {
 	_, err := s.fs.Stat(filepath.Join(s.dir, i.bytes))
@@ -289,8 +346,7 @@ func (s *Shipper) sealed() (items []item, unfinished int64, err error) {
 		if n.Connection == "" {
 			continue
 		}
-		// Without the ending; the number has eight digits.
-		stem := name[:len(n.Connection)+1+8]
+		stem := stemOf(name)
 		if stem != cur.stem {
 			flush()
 			cur = item{stem: stem}
@@ -320,6 +376,16 @@ func (s *Shipper) sealed() (items []item, unfinished int64, err error) {
 	}
 	flush()
 	return items, unfinished, nil
+}
+
+// stemOf is the name of a file of a capture without its ending, "" for another.
+func stemOf(name string) string {
+	const digits = 8 // of the number
+	n := capture.ParseName(name)
+	if n.Connection == "" {
+		return ""
+	}
+	return name[:len(n.Connection)+1+digits]
 }
 
 // maxFindings bounds a report that a watch adds to for months.

@@ -5,6 +5,7 @@ package ship
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -27,7 +28,8 @@ const (
 
 // Watch ships what is sealed, and goes on as files are sealed, until ctx ends.
 // A pass that fails is tried again with growing waits: the destination may be
-// away for a while.
+// away for a while. The error is why the newest pass failed, nil where it did
+// not; the report has what is sealed and not at the destination.
 func (s *Shipper) Watch(ctx context.Context, poll time.Duration, rep *Report) error {
 	if poll <= 0 {
 		poll = DefaultPoll
@@ -35,27 +37,33 @@ func (s *Shipper) Watch(ctx context.Context, poll time.Duration, rep *Report) er
 	s.watching = true
 	w := newWatcher(s, poll)
 	defer w.close()
+	failed := s.passes(ctx, w, rep)
+	s.watching = false
+	return s.ended(failed, rep)
+}
+
+// passes gives the error that stands when ctx ends.
+func (s *Shipper) passes(ctx context.Context, w *watcher, rep *Report) (failed error) {
 	back := source.NewBackoff(retryMax)
-	last := ""
 	for {
-		err := s.Pass(ctx, rep)
-		if ctx.Err() != nil {
-			return nil
+		err := s.pass(ctx, rep)
+		if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+			return nil // it was under way: what is left is not shipped, and why is not known
 		}
 		if err != nil {
-			if text := err.Error(); text != last {
+			if failed == nil || err.Error() != failed.Error() {
 				// Said once, however long it lasts.
 				s.log.Error("shipping stopped, and is tried again", "err", err)
-				last = text
 			}
+			failed = err
 			if source.Wait(ctx, back.Next(nil)) != nil {
-				return nil
+				return failed
 			}
 			continue
 		}
-		if last != "" {
+		if failed != nil {
 			s.log.Info("shipping goes on")
-			last = ""
+			failed = nil
 		}
 		back = source.NewBackoff(retryMax)
 		if !w.wait(ctx) {

@@ -14,6 +14,7 @@ import (
 	"wiretape/capture/record"
 	"wiretape/capture/ship"
 	"wiretape/cmd/internal/cli"
+	"wiretape/internal/vfs"
 	"wiretape/wire"
 )
 
@@ -64,9 +65,19 @@ func setupShip(fs *pflag.FlagSet) func(*cli.Run) error {
 		}
 		sv := service{verbose: verbose || watch, logFormat: cli.Word{Value: "text"}}
 		log := sv.quietLogger(run.Stderr)
-		dest, err := ship.NewFolder(nil, run.Args[1])
+		folder := ship.NewFolder
+		if watch {
+			folder = func(fsys vfs.FS, path string) (*ship.Folder, error) {
+				return ship.AwaitedFolder(fsys, run.Args[0], path)
+			}
+		}
+		dest, err := folder(nil, run.Args[1])
 		if errors.Is(err, os.ErrNotExist) {
-			return &cli.HintError{Err: err, Hint: "the destination is not made: is it mounted? mkdir makes a folder"}
+			hint := "the destination is not made: is it mounted? mkdir makes a folder"
+			if watch {
+				hint = "the destination is not made, and was never shipped to, so it is not waited for: is it mounted? mkdir makes a folder"
+			}
+			return &cli.HintError{Err: err, Hint: hint}
 		}
 		if err != nil {
 			return err
@@ -138,13 +149,26 @@ func writeShipReport(w io.Writer, rep *ship.Report, asJSON, told bool) error {
 		_, err = w.Write(append(b, '\n'))
 		return err
 	}
-	_, err := fmt.Fprintf(w, "%s: shipped %s, %s (%d stored), to %s; there before: %d; still being written: %d\n",
-		rep.Verdict, wire.Count(int64(rep.Shipped), "file"), wire.Count(int64(rep.Bytes), "byte"), rep.Stored, wire.SafeText(rep.Dest, 0), rep.Already, rep.Unfinished)
+	unshipped := ""
+	if rep.Unshipped == nil {
+		unshipped = "; not known what is not shipped"
+	} else if *rep.Unshipped > 0 {
+		unshipped = "; sealed and not shipped: " + wire.Itoa(*rep.Unshipped)
+	}
+	_, err := fmt.Fprintf(w, "%s: shipped %s, %s (%d stored), to %s; there before: %d; still being written: %d%s\n",
+		rep.Verdict, wire.Count(int64(rep.Shipped), "file"), wire.Count(int64(rep.Bytes), "byte"), rep.Stored, wire.SafeText(rep.Dest, 0), rep.Already, rep.Unfinished, unshipped)
 	switch {
 	case err != nil || len(rep.Findings) == 0:
 	case told:
-		// Each was logged when it was met.
-		_, err = fmt.Fprintf(w, "%s, told in the log\n", wire.Count(int64(len(rep.Findings)), "finding"))
+		// The others were logged when they were met.
+		_, err = fmt.Fprintf(w, "%s, told in the log or here\n", wire.Count(int64(len(rep.Findings)), "finding"))
+		var left []wire.Finding
+		for _, f := range rep.Findings {
+			if f.Kind == ship.KindNotShipped {
+				left = append(left, f)
+			}
+		}
+		cli.PrintFindings(w, left, shownFindings)
 	default:
 		cli.PrintFindings(w, rep.Findings, 0)
 	}
