@@ -59,4 +59,5 @@ fuzz: ## each fuzz target for a minute
 	    $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime 60s $$p || exit 1; done; done
 
 clean: ## remove what the targets made
-	rm -rf $(BIN) dist
+	rm -rf $(BIN) dist viewer/node_modules interop/build interop/rig/target
+	find replay/view/dist -type f ! -name README -delete

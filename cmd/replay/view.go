@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -28,8 +29,11 @@ from disk.`,
 	Examples: `# look into a capture directory
 replay view capture/
 # at a fixed port, for a tunnel from another machine
-replay view saved.stream --listen 127.0.0.1:8080`,
+replay view saved.stream --listen 127.0.0.1:8080
+# a list of a capture on a file server, for the page there: ?list=…/list.json
+replay view --list capture/ > capture/list.json`,
 	Setup: func(fs *pflag.FlagSet) func(*cli.Run) error {
+		list := fs.Bool("list", false, "print the list of one folder's files that the page opens from a file server, and serve nothing")
 		listen := fs.String("listen", "127.0.0.1:0", "loopback address `ADDR` to serve on; port 0 is any")
 		return func(r *cli.Run) error {
 			if len(r.Args) == 0 {
@@ -41,6 +45,12 @@ replay view saved.stream --listen 127.0.0.1:8080`,
 			files, err := view.Files(r.Args)
 			if err != nil {
 				return err
+			}
+			if *list {
+				if st, err := os.Stat(r.Args[0]); len(r.Args) != 1 || err == nil && !st.IsDir() {
+					return cli.Usagef("--list is of one folder: its files are named from there")
+				}
+				return view.WriteList(r.Stdout, files, r.Args[0])
 			}
 			page, err := view.Page()
 			if errors.Is(err, view.ErrNoPage) {

@@ -10,12 +10,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -126,7 +129,7 @@ func NewServer(page fs.FS, files []File) *Server {
 }
 
 // Path is where the page is, with its files open.
-func (s *Server) Path() string { return s.root + "?list=list.json" }
+func (s *Server) Path() string { return s.root + "?list=" + ListName }
 
 // local says that a request was made to this machine by its own name. A page
 // elsewhere whose name was made to lead here asks with another.
@@ -161,7 +164,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch number, isFile := strings.CutPrefix(rest, "files/"); {
 	case isFile:
 		s.file(w, r, number)
-	case rest == "list.json":
+	case rest == ListName:
 		s.list(w)
 	case rest == "":
 		s.asset(w, r, "index.html")
@@ -170,7 +173,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (s *Server) list(w http.ResponseWriter) {
+// writeList writes the list that the page opens (docs/viewer.md). url gives where
+// file i is, from the list.
+func writeList(w io.Writer, files []File, url func(i int) string) error {
 	type entry struct {
 		Path string `json:"path"`
 		URL  string `json:"url"`
@@ -179,11 +184,34 @@ func (s *Server) list(w http.ResponseWriter) {
 	list := struct {
 		Files []entry `json:"files"`
 	}{Files: []entry{}}
-	for i, f := range s.files {
-		list.Files = append(list.Files, entry{f.Path, "files/" + strconv.Itoa(i), f.Size})
+	for i, f := range files {
+		list.Files = append(list.Files, entry{f.Path, url(i), f.Size})
 	}
+	return json.NewEncoder(w).Encode(list)
+}
+
+// ListName is where the list of a folder lies for a file server, in the folder:
+// it does not name itself.
+const ListName = "list.json"
+
+// WriteList writes the list of the files of a folder, for a file server that has
+// it: the URLs are from the folder itself.
+func WriteList(w io.Writer, files []File, folder string) error {
+	files = slices.DeleteFunc(slices.Clone(files), func(f File) bool { return filepath.Base(f.Name) == ListName })
+	return writeList(w, files, func(i int) string {
+		name, err := filepath.Rel(folder, files[i].Name)
+		if err != nil {
+			name = filepath.Base(files[i].Name)
+		}
+		// "./" keeps a colon in a name from being a scheme.
+		return "./" + (&url.URL{Path: filepath.ToSlash(name)}).EscapedPath()
+	})
+}
+
+func (s *Server) list(w http.ResponseWriter) {
 	w.Header().Set("Content-Type", "application/json")
-	json.NewEncoder(w).Encode(list)
+	// The page hears of a connection that broke by itself.
+	_ = writeList(w, s.files, func(i int) string { return "files/" + strconv.Itoa(i) })
 }
 
 // file serves one of the listed files by ranges. Its tag changes with it, so

@@ -18,7 +18,7 @@ import { set, settings } from './settings.js';
 /* global SINGLE */
 
 const KEYS = [
-  ['o, Shift O, u', 'open files, a folder, a URL'],
+  SINGLE ? ['o, Shift O', 'open files, a folder'] : ['o, Shift O, u', 'open files, a folder, a URL'],
   ['↑ ↓ or k j', 'move in the list, the tree, the bytes, the findings'],
   ['Page Up, Page Down, Home, End', 'move far'],
   ['→ ←', 'open and close a field'],

@@ -3,7 +3,7 @@
 
 import test, { after, before } from 'node:test';
 import assert from 'node:assert/strict';
-import { mkdirSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { appendFileSync, cpSync, mkdirSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { execFileSync, spawn, spawnSync } from 'node:child_process';
 import { dist, filter, go, launch, listed, openFiles, openPage, quiet, root, serve, unit } from './browser.mjs';
@@ -938,6 +938,63 @@ const reds = (page) => page.evaluate(() => {
   const out = new Set();
   for (let i = 0; i < data.length; i += 4) if (data[i] === 179 && data[i + 1] === 38 && data[i + 2] === 30) out.add((i / 4) % c.width);
   return { width: c.clientWidth, at: [...out].sort((a, b) => a - b) };
+});
+
+/** The kinds of all findings, of those beside the bytes too. */
+const found = (page) => page.$$eval('#findings .kind, #notes strong', (l) => l.map((x) => x.textContent.replace('⚠', '').trim()));
+
+test('files that are missing before, between and behind those that are there are findings', async () => {
+  const replay = join(work, 'replay-inspect');
+  execFileSync('go', ['build', '-o', replay, './cmd/replay'], { cwd: root, stdio: 'inherit' });
+  const whole = generate('folder', fixture('real/small.stream'), join(dir, 'gone'));
+  const of = (n) => readdirSync(whole).filter((f) => f.includes(`.0000000${n}.`));
+  const last = Math.max(...readdirSync(whole).map((f) => Number(/\.(\d{8})\./.exec(f)?.[1] ?? 0)));
+  assert.ok(last >= 4);
+  for (const [name, gone] of [['head', [1, 2]], ['middle', [2]], ['tail', [last]], ['bytes', [last]]]) {
+    const some = join(dir, `gone-${name}`);
+    cpSync(whole, some, { recursive: true });
+    for (const f of gone.flatMap(of)) if (name !== 'bytes' || f.endsWith('.cap')) rmSync(join(some, f));
+    const page = await open();
+    await openFiles(page, inside(some));
+    const kinds = (await found(page)).sort();
+    const said = spawnSync(replay, ['inspect', '--json', '--kind', 'Handshake', some], { encoding: 'utf8' }).stdout.trim().split('\n').map((l) => JSON.parse(l)).filter((l) => l.finding);
+    // A hole between files that are there is a row of its own here: missing-bytes.
+    const expected = said.map((l) => (name === 'middle' && l.finding.kind === 'missing-files' ? 'missing-bytes' : l.finding.kind)).sort();
+    assert.ok(kinds.length > 0, name);
+    assert.deepEqual(kinds, expected, name);
+    await quiet(page);
+  }
+  // What retention deleted is called so.
+  const pruned = join(dir, 'gone-pruned');
+  cpSync(join(dir, 'gone-head'), pruned, { recursive: true });
+  const base = of(1).find((f) => f.endsWith('.cap'));
+  for (const n of [1, 2]) appendFileSync(join(pruned, 'journal.jsonl'), `${JSON.stringify({ event: 'prune', file: base.replace('00000001.cap', `0000000${n}.cap`) })}\n`);
+  const page = await open();
+  await openFiles(page, inside(pruned));
+  assert.deepEqual(await found(page), ['pruned-files']);
+  assert.match(await page.textContent('#notes'), /: bytes 0 to \d+ \(deleted by retention\)/);
+  await quiet(page);
+});
+
+test('a capture of several files on a file server opens by a list; what lies beside it is no connection', async () => {
+  const replay = join(work, 'replay-inspect');
+  execFileSync('go', ['build', '-o', replay, './cmd/replay'], { cwd: root, stdio: 'inherit' });
+  const folder = join(dir, 'served #1: ü');
+  cpSync(one, folder, { recursive: true });
+  const cap = readdirSync(folder).find((f) => f.endsWith('.cap'));
+  writeFileSync(join(folder, `${cap}.damaged`), 'x');
+  writeFileSync(join(folder, '.DS_Store'), 'x');
+  for (let i = 0; i < 2; i++) writeFileSync(join(folder, 'list.json'), spawnSync(replay, ['view', '--list', folder]).stdout);
+  const site = await serve({ '/v/': dist, '/c/': folder });
+  const page = await openPage(browser, `${site.base}/v/?list=${encodeURIComponent('/c/list.json')}`);
+  await page.waitForFunction(() => document.body.dataset.done === '1');
+  const served = await page.evaluate(() => document.body.dataset.rows);
+  assert.ok(await page.isHidden('#connections-open'), 'one connection');
+  assert.deepEqual(await found(page), []);
+  await openFiles(page, inside(one));
+  assert.equal(await page.evaluate(() => document.body.dataset.rows), served);
+  await quiet(page);
+  site.close();
 });
 
 test('the strip of connections marks findings where they are', async () => {

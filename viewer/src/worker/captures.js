@@ -47,9 +47,12 @@ export function group(files) {
     const withBytes = list.filter((n) => n.cap ?? n['cap.zst'] ?? n['cap.partial']);
     if (withBytes.length) out.push({ name: c.name, path: c.path, list: withBytes, withoutBytes: list.filter((n) => !withBytes.includes(n)) });
   }
-  // Files of a capture that are no bytes, such as its journal, are no connections.
-  const side = /(^|\/)(journal\.jsonl|lock|destination\.id|README[^/]*)$|\.(sha256|new|idx)$/;
+  // Files of a capture that are no bytes, such as its journal, are no connections,
+  // nor are copies that were set aside as damaged and what desktops leave behind.
+  const side = /(^|\/)(journal\.jsonl|lock|destination\.id|README[^/]*|Thumbs\.db|desktop\.ini|\.[^/]*)$|\.(sha256|new|idx|damaged)$/;
   const among = capture.size > 0;
+  const journals = new Map(plain.filter((f) => /(^|\/)journal\.jsonl$/.test(f.path)).map((f) => [f.path.slice(0, f.path.lastIndexOf('/') + 1), f.part]));
+  for (const c of out) c.journal = journals.get(c.path.slice(0, c.path.lastIndexOf('/') + 1)) ?? null;
   for (const f of plain.sort((a, b) => (a.path < b.path ? -1 : 1))) {
     if (among && side.test(f.path)) continue;
     out.push({ name: f.path.slice(f.path.lastIndexOf('/') + 1), path: f.path, list: [{ number: 1, cap: f.part, foreign: true }] });
@@ -86,7 +89,7 @@ function members(s) {
   return {
     tool: text(s.tool), endpoint: text(s.endpoint), direction: text(s.direction), protocol: text(s.protocol), pair: text(s.pair),
     sha256: text(s.sha256), closed: text(s.closed), closedDetail: text(s.closed_detail), open: s.open === true,
-    start: count(s.start), length: count(s.length), first: wall(s.first_arrival), last: wall(s.last_arrival),
+    recovered: Boolean(s.recovery), start: count(s.start), length: count(s.length), first: wall(s.first_arrival), last: wall(s.last_arrival),
     transport: s.transport && typeof s.transport === 'object' ? { verdict: text(s.transport.verdict), detail: text(s.transport.detail) } : null,
     frames: list(s.frames).reduce((n, k) => n + (count(k.count) ?? 0), 0) + (count(s.frames_of_other_kinds) ?? 0),
     findings: told, found: Math.max(told.length, list(s.findings).length) + (count(s.findings_omitted) ?? 0),
@@ -258,9 +261,7 @@ export async function load(c) {
     files.push({ name: part.name, number: n.number, part, start, end: start + part.size, side, arrivals, partial: !n.cap && !n['cap.zst'] });
     at = start + part.size;
   }
-  for (const n of c.withoutBytes ?? []) {
-    notes.push({ kind: 'missing-files', message: `file ${n.number} of ${c.name} is known by what lies beside it, its bytes are not among the files` });
-  }
+  await missing(c, files, notes);
   const indexed = files.filter((f) => f.arrivals);
   const local = indexed.every((f) => f.part.local);
   const small = local && indexed.reduce((n, f) => n + f.part.size, 0) <= COMPARE_AT_ONCE;
@@ -274,6 +275,68 @@ export async function load(c) {
     notes.push(...n.compared.notes);
   }
   return { files, notes };
+}
+
+/** The largest journal that is read for what was deleted on purpose. */
+const MAX_JOURNAL = 16 << 20;
+
+/** The names of a connection's files that retention deleted, by the journal. */
+async function deleted(c) {
+  const out = new Set();
+  try {
+    let part = c.journal;
+    if (part?.open) part = await part.open();
+    if (!part || part.size > MAX_JOURNAL) return out;
+    for (const line of utf8.decode(await part.read(0, part.size)).split('\n')) {
+      if (!line.includes('"prune"') || !line.includes(c.name)) continue;
+      try {
+        const e = JSON.parse(line);
+        if (e.event === 'prune' && NAME.exec(e.file)?.[1] === c.name) out.add(Number(NAME.exec(e.file)[2]));
+      } catch {
+        // A line that can't be read explains nothing.
+      }
+    }
+  } catch {
+    // As without a journal.
+  }
+  return out;
+}
+
+/**
+ * Notes which files of a connection are not here: before the first, behind the
+ * last, and between where no sidecar tells how many bytes they had; the decoder
+ * tells of a gap that it knows the ends of.
+ */
+async function missing(c, files, notes) {
+  if (c.list[0].foreign) return;
+  let gone = null;
+  const note = async (from, to, offset, end) => {
+    gone ??= await deleted(c);
+    let kept = false;
+    for (let n = from; n < to && !kept; n++) kept = !gone.has(n);
+    const what = to - from > 1 ? `files ${from} to ${to - 1} of ${c.name} are` : `file ${from} of ${c.name} is`;
+    notes.push({
+      kind: kept ? 'missing-files' : 'pruned-files', offset,
+      message: `${what} not among the files: ${end > offset ? `bytes ${offset} to ${end}` : 'how many bytes is not known'}${kept ? '' : ' (deleted by retention)'}`,
+    });
+  };
+  let [next, at] = [1, 0];
+  for (const f of files) {
+    if (f.number > next && (next === 1 || f.start === at)) await note(next, f.number, at, f.start);
+    [next, at] = [f.number + 1, f.end];
+  }
+  const behind = Math.max(next - 1, ...(c.withoutBytes ?? []).map((n) => n.number));
+  if (behind >= next) {
+    const n = c.withoutBytes.find((x) => x.number === behind);
+    const side = await readSidecar(n.json, []);
+    await note(next, behind + 1, at, side && !side.open && side.start !== undefined && side.length !== undefined ? side.start + side.length : at);
+    return;
+  }
+  const last = files[files.length - 1];
+  const s = last.side;
+  if (s && !s.open && !s.transport && !s.recovered && ['size', 'time', 'request'].includes(s.closed)) {
+    notes.push({ kind: 'no-end', offset: last.end, message: `${last.name} was closed for ${s.closed}; what came behind it is not among the files` });
+  }
 }
 
 /** How many sidecars of a connection are read for what a list of connections shows. */
@@ -408,7 +471,7 @@ const KNOWN = [
   ['0a0d0d0a', 'a pcapng file: it holds packets, not the bytes of one connection'],
   ['7f454c46', 'a program (ELF)'],
   ['50415231', 'a Parquet file'],
-  ['53514c69746520666f726d6174203300', 'a SQLite database'],
+  ['53514c69746520666f726d6174203300', 'a SQLite database. An archive is made from captures, which are what is shown here; replay inspect shows an archive'],
   ['57544152524958', 'an arrival index without its capture file'],
   ['52554f4a', 'a melin journal file: the bytes on disk, not a connection'],
 ];
