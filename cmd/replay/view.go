@@ -42,14 +42,16 @@ replay view --list capture/ > capture/list.json`,
 			if err := loopback(*listen); err != nil {
 				return err
 			}
+			if *list {
+				if st, err := os.Stat(r.Args[0]); len(r.Args) != 1 || err == nil && !st.IsDir() {
+					return cli.Usagef("--list is of one folder: its files are named from there")
+				}
+			}
 			files, err := view.Files(r.Args)
 			if err != nil {
 				return err
 			}
 			if *list {
-				if st, err := os.Stat(r.Args[0]); len(r.Args) != 1 || err == nil && !st.IsDir() {
-					return cli.Usagef("--list is of one folder: its files are named from there")
-				}
 				return view.WriteList(r.Stdout, files, r.Args[0])
 			}
 			page, err := view.Page()
