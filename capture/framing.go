@@ -27,10 +27,13 @@ type framing struct {
 	otherKinds int64
 	found      []wire.Finding
 	omitted    int64
-	// onUnit, if set, sees each whole unit.
-	onUnit func(wire.Unit)
 	// unframed says that bytes went by that no frame is known of.
 	unframed bool
+	// zeros that the input ends in at end, and how the frames ended, "" where
+	// they are not known and before finish.
+	zeros  wire.Zeros
+	end    int64
+	ending wire.Ending
 }
 
 // newFraming starts at an offset of a connection. protocol is a name of the
@@ -62,7 +65,17 @@ func (fr *framing) start(p wire.Protocol, ctx *wire.Context) error {
 	}
 	fr.protocol = p
 	fr.scanner = wire.NewScanner(dec, fr.offset, 0)
+	fr.scanner.EndsIn(fr.zeros, fr.end)
 	return nil
+}
+
+// endsIn says of bytes that lie there where they end, and of what zeros there a
+// power loss may have left.
+func (fr *framing) endsIn(z wire.Zeros, end int64) {
+	fr.zeros, fr.end = z, end
+	if fr.scanner != nil {
+		fr.scanner.EndsIn(z, end)
+	}
 }
 
 // name is the protocol's name for a sidecar.
@@ -167,9 +180,6 @@ func (fr *framing) count(u wire.Unit) {
 			fr.otherKinds++
 		}
 	}
-	if fr.onUnit != nil {
-		fr.onUnit(u)
-	}
 }
 
 func (fr *framing) collect() {
@@ -218,7 +228,8 @@ func (fr *framing) settle(coming []byte, end bool) {
 func (fr *framing) finish() {
 	fr.settle(nil, true)
 	if fr.scanner != nil {
-		fr.scanner.Finish()
+		fr.ending = fr.scanner.Finish()
+		fr.unframed = fr.unframed || fr.ending == wire.EndingLost
 		fr.collect()
 	}
 }

@@ -84,7 +84,7 @@ func TestEveryProtocol(t *testing.T) {
 			}
 			want, wantFound := unitsOf(t, set.Connections[0])
 
-			mem := recordReal(t, stream, int64(max(len(stream)/15, 200)))
+			mem, _ := recordReal(t, stream, int64(max(len(stream)/15, 200)))
 			set, err = capture.OpenInputs([]string{"/a"}, capture.InputOptions{FS: mem})
 			if err != nil {
 				t.Fatal(err)
@@ -124,8 +124,8 @@ func TestEveryProtocol(t *testing.T) {
 	}
 }
 
-// recordReal records a stream into /a of a file system.
-func recordReal(t *testing.T, stream []byte, limit int64) *vfs.Mem {
+// recordReal records a stream into /a of a file system, and says how it ended.
+func recordReal(t *testing.T, stream []byte, limit int64) (*vfs.Mem, wire.Ending) {
 	t.Helper()
 	mem, clock := vfs.NewMem(), newClock()
 	d, err := capture.Create("/a", capture.Options{FS: mem, Clock: clock, RotateBytes: limit})
@@ -144,13 +144,14 @@ func recordReal(t *testing.T, stream []byte, limit int64) *vfs.Mem {
 		}
 		p = p[n:]
 	}
-	if _, err := w.Close(sidecar.Verdict{Kind: sidecar.TransportClean}, sidecar.ClosedEnd); err != nil {
+	ending, err := w.Close(sidecar.Verdict{Kind: sidecar.TransportClean}, sidecar.ClosedEnd)
+	if err != nil {
 		t.Fatal(err)
 	}
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
 	}
-	return mem
+	return mem, ending
 }
 
 // eachFileAlone reads every file by itself.

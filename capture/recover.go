@@ -359,7 +359,6 @@ type scanned struct {
 	sum   string
 	whole int64
 	tail  string
-	zeros int64 // offset in the file of the zeros that end it
 	prove *prover
 }
 
@@ -371,7 +370,8 @@ func (r *recovery) scan(f *File, s *sidecar.Sidecar) (*scanned, error) {
 		return nil, &FileError{"open", f.Path, f.Start, err}
 	}
 	defer src.Close()
-	if res.zeros, err = zerosBackward(src, f.Length); err != nil {
+	zeros, err := zerosBackward(src, f.Length)
+	if err != nil {
 		return nil, &FileError{"read", f.Path, f.Start, err}
 	}
 	fr, err := newFraming(r.opt.Registry, s.Protocol, wire.ParseDirection(s.Direction), f.Start, s.Context.Wire())
@@ -381,9 +381,9 @@ func (r *recovery) scan(f *File, s *sidecar.Sidecar) (*scanned, error) {
 	fr.mark()
 	res.fr = fr
 	h := sha256.New()
-	// Only frames that end before the zeros are certain; the rest is hashed.
-	wholes := &frameEnds{zeros: f.Start + res.zeros, start: f.Start, end: f.End(), good: f.Start}
-	fr.onUnit = wholes.unit
+	if zeros < f.Length {
+		fr.endsIn(wire.ZerosFrom(f.Start+zeros, f.Start), f.End())
+	}
 	idx, done, err := f.ArrivalIndex()
 	if err != nil {
 		// Without an index nothing is proven; that is all.
@@ -398,56 +398,20 @@ func (r *recovery) scan(f *File, s *sidecar.Sidecar) (*scanned, error) {
 	res.prove.rest()
 	res.sum = sumOf(h)
 	fr.finish()
-	fr.onUnit = nil
-	unknown := fr.scanner == nil
 	switch {
-	case unknown:
-		res.whole = res.zeros
+	case fr.scanner == nil:
+		// No frames are known: zeros at the end are no bytes that came.
+		if res.whole = zeros; zeros < f.Length {
+			res.tail = wire.KindZeroTail
+			fr.found = append(fr.found, fr.zeros.Found(f.Start+zeros, f.Start+zeros, f.End())...)
+		}
+	case fr.lastWhole == f.End():
+		res.whole = f.Length
 	default:
-		res.whole = wholes.good - f.Start
-	}
-	switch {
-	case res.whole == f.Length:
-	case res.zeros <= res.whole || wholes.doubt:
-		res.tail = wire.KindZeroTail
-	case unknown && res.zeros < f.Length:
-		res.tail = wire.KindZeroTail
-	case !unknown && fr.scanner.Lost():
-		res.tail = wire.KindLost
-	default:
-		res.tail = wire.KindCut
-	}
-	if res.zeros <= res.whole && res.whole < f.Length && !unknown && fr.scanner.Lost() {
-		// Zeros are an impossible length for most protocols: that is the tail,
-		// not lost framing.
-		fr.unframed = false
+		res.whole, res.tail = fr.lastWhole-f.Start, string(fr.ending)
 	}
 	fr.lastWhole = f.Start + res.whole
 	return res, nil
-}
-
-// frameEnds follows which frames of an unfinished file can be relied on.
-type frameEnds struct {
-	start, end int64 // of the file
-	zeros      int64
-	good       int64
-	doubt      bool
-}
-
-func (e *frameEnds) unit(u wire.Unit) {
-	if e.doubt {
-		return
-	}
-	if u.Offset >= e.zeros && u.End() > u.Offset {
-		// A frame of nothing but zeros.
-		e.doubt = true
-		return
-	}
-	if _, reaches := wire.ReachesIntoZeros(u, e.zeros, e.start); reaches && u.End() < e.end {
-		e.doubt = true
-		return
-	}
-	e.good = u.End()
 }
 
 // describe makes the sidecar of a recovered file.
@@ -459,20 +423,6 @@ func (r *recovery) describe(s *sidecar.Sidecar, f *File, res *scanned, sealed bo
 		Recovery:  &sidecar.Recovery{Kept: f.Length, Whole: res.whole, Tail: res.tail, Proven: res.prove.proven - f.Start}}
 	if sealed {
 		out.Closed, out.Transport, out.Recovery = sidecar.ClosedUnknown, nil, nil
-	}
-	found := res.fr.found
-	if res.tail == wire.KindZeroTail {
-		// Findings of the zeros themselves would say the same in other words.
-		kept := found[:0:0]
-		for _, x := range found {
-			if x.Offset < f.Start+res.whole {
-				kept = append(kept, x)
-			}
-		}
-		res.fr.found = append(kept, wire.ZeroTail(f.Start+max(res.zeros, res.whole), f.End()))
-		if res.zeros > res.whole {
-			res.fr.found = append(res.fr.found, wire.SetAside(f.Start+res.whole, f.Start+res.zeros))
-		}
 	}
 	res.fr.found = append(res.fr.found, res.prove.findings(f.Name)...)
 	res.fr.describe(out, s.Connection, f.Name)

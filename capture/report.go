@@ -90,15 +90,17 @@ func (r Recovered) String() string {
 	if r.Rebuilt {
 		s = r.File + ": the sidecar was made anew"
 	}
-	switch r.Tail {
-	case "":
+	if r.Tail == "" {
 		return s + ", all of them whole frames"
-	case wire.KindZeroTail:
-		s += ", zero-filled tail"
-	case wire.KindCut:
-		s += ", a frame that is cut"
-	case wire.KindLost:
-		s += ", bytes without frames"
 	}
-	return s + " from " + wire.Itoa(r.Start+r.Whole) + ", " + wire.Count(r.Kept-r.Whole, "byte")
+	why := wire.SafeText(r.Tail, 40)
+	switch r.Tail {
+	case wire.KindZeroTail:
+		why = "a zero-filled tail"
+	case wire.KindCut:
+		why = "a frame that is cut"
+	case wire.KindLost:
+		why = "bytes without frames"
+	}
+	return s + "; no whole frames are in the " + wire.Count(r.Kept-r.Whole, "byte") + " from " + wire.Itoa(r.Start+r.Whole) + " on: " + why
 }

@@ -105,12 +105,18 @@ func (r *Run) OpenAt(offset int64) (*RunReader, wire.ReaderOptions) {
 		return rr, opt
 	}
 	rr.skip = offset - r.Files[rr.next].Start
+	opt.Zeros = r.zeros()
+	return rr, opt
+}
+
+// zeros are those that the run ends in and that a power loss may have left.
+func (r *Run) zeros() wire.Zeros {
 	last := r.Files[len(r.Files)-1]
 	// What can't be read is found again when its turn comes.
 	if zeros, err := last.zerosFrom(); err == nil && zeros < last.End() {
-		opt.ZerosFrom, opt.FileStart = zeros, last.Start
+		return wire.ZerosFrom(zeros, last.Start)
 	}
-	return rr, opt
+	return wire.Zeros{}
 }
 
 // DamagedError says that a file can't be read to its end, and where reading

@@ -110,7 +110,7 @@ func (r *UnitReader) open(run *Run) {
 	r.src, r.read = src, nil
 	if r.Growing && len(r.left) <= 1 {
 		// Zeros at the end may be the next frame's own.
-		opt.Live, opt.ZerosFrom = true, 0
+		opt.Live, opt.Zeros = true, wire.Zeros{}
 	}
 	if r.again != nil {
 		r.restart, r.dec = false, r.again

@@ -271,6 +271,10 @@ func (v *verifier) fs() vfs.FS {
 func (v *verifier) run(c *Connection, r *Run) error {
 	var fr *framing
 	guessed := false // that a frame starts where fr did
+	zeros := wire.Zeros{}
+	if len(r.Files) > 0 {
+		zeros = r.zeros()
+	}
 	for i, f := range r.Files {
 		v.rep.Files++
 		// A file that was cut by bytes goes on inside of a frame.
@@ -287,6 +291,7 @@ func (v *verifier) run(c *Connection, r *Run) error {
 					return err
 				}
 			}
+			fr.endsIn(zeros, r.End())
 		} else if err := v.context(c, f, fr); err != nil {
 			return err
 		}

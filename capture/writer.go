@@ -502,13 +502,8 @@ func (w *Writer) close(v sidecar.Verdict, why string) (wire.Ending, error) {
 		}
 	}
 	w.framing.finish()
-	ending := wire.EndingClean
-	switch {
-	case w.framing.scanner == nil:
-		ending = ""
-	case w.framing.scanner.Lost():
-		ending = wire.EndingLost
-	case !w.framing.atBoundary() || w.ahead > 0:
+	ending := w.framing.ending
+	if ending == wire.EndingClean && w.ahead > 0 {
 		ending = wire.EndingCut
 	}
 	err := w.seal(why, v.Detail, &v)

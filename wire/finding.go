@@ -176,19 +176,3 @@ func Cut(offset, have, want int64, what string) Finding {
 	}
 	return f
 }
-
-// ZeroTail is the finding of a stream that holds only zeros from from to its
-// end.
-func ZeroTail(from, end int64) Finding {
-	return Finding{Kind: KindZeroTail, Offset: from, Length: end - from,
-		Message: "zero-filled tail from " + Itoa(from) + ", " + Itoa(end-from) + " bytes",
-		Cost:    "what was there before the zeros is lost"}
-}
-
-// SetAside is the finding of a frame at start that decodes by its length but
-// reaches into a zero-filled tail, which begins at from.
-func SetAside(start, from int64) Finding {
-	return Finding{Kind: KindDoubtful, Offset: start, Length: from - start,
-		Message: "a frame reaches into the zero-filled tail and is set aside",
-		Cost:    "this frame is lost"}
-}

@@ -29,12 +29,8 @@ type ReaderOptions struct {
 	Offset int64
 	// Live input may grow: at its end Next gives ErrMore until Finish.
 	Live bool
-	// ZerosFrom is the offset in the connection from which on the input holds
-	// only zeros, as far as it ends in zeros; 0 means not known.
-	ZerosFrom int64
-	// FileStart is the offset in the connection at which the file begins that
-	// holds ZerosFrom: power loss zeroes whole sectors of a file.
-	FileStart int64
+	// Zeros that the input ends in, where known.
+	Zeros Zeros
 	// MaxUnit is the most bytes of one unit that are held; a larger one is
 	// given back with its first MaxUnit bytes. 0 is DefaultMaxUnit.
 	MaxUnit int64
@@ -44,11 +40,6 @@ const (
 	// DefaultMaxUnit is dendro's frame limit, the largest of the three
 	// protocols, and its length prefix.
 	DefaultMaxUnit = 64<<20 + 4
-	// SectorSize is the unit in which a power loss zeroes a file's tail.
-	SectorSize = 512
-	// minZeros is the least that is called a zero-filled tail: fewer may be the
-	// first bytes of a length.
-	minZeros = 4
 	// firstWindow is how much is read at first, readWindow later.
 	firstWindow = 16 << 10
 	readWindow  = 1 << 20
@@ -144,10 +135,11 @@ func (r *Reader) next() (Unit, error) {
 		case UnitLost:
 			return Unit{}, r.lost(h)
 		case UnitJunk:
-			n := min(max(h.Size, 1), int64(len(have)))
+			n := r.beforeZeros(min(max(h.Size, 1), int64(len(have))))
 			if n == 0 {
 				return Unit{}, r.cut(h)
 			}
+			have = r.buf[r.r:r.w]
 			r.startJunk(h)
 			u := Unit{Type: UnitJunk, Offset: r.off, Size: n, Bytes: have[:n]}
 			seen := len(r.found)
@@ -185,54 +177,35 @@ func (r *Reader) next() (Unit, error) {
 	}
 }
 
-// inZeros says that everything from off to the end of the input is zero and
-// that there is at least a length's worth of it.
+// inZeros says that a zero-filled tail begins at off.
 func (r *Reader) inZeros(off int64) bool {
-	if r.opt.ZerosFrom <= 0 || off < r.opt.ZerosFrom {
+	if !r.opt.Zeros.At(off, off+minZeros) {
 		return false
 	}
 	more, err := r.fill(minZeros)
 	return err == nil && more
 }
 
-// doubtful says that u decodes by its length but that a zeroed sector reaches
-// into it and goes on behind it: its bytes from p on are not what was sent. A
-// unit that the input ends with keeps its zeros: they may be its own.
+// beforeZeros is how many of n bytes of junk lie before a zero-filled tail.
+func (r *Reader) beforeZeros(n int64) int64 {
+	k := r.opt.Zeros.Junk(r.off, n, r.off+n+minZeros)
+	if k == n {
+		return n
+	}
+	if more, err := r.fill(k + minZeros); err != nil || !more {
+		return n
+	}
+	return k
+}
+
+// doubtful says that u reaches into a zero-filled tail, which begins at p.
 func (r *Reader) doubtful(u Unit) (p int64, doubt bool) {
-	p, doubt = ReachesIntoZeros(u, r.opt.ZerosFrom, r.opt.FileStart)
+	p, doubt = r.opt.Zeros.Into(u, u.End()+1)
 	if !doubt {
 		return 0, false
 	}
 	more, err := r.fill(int64(len(u.Bytes)) + 1)
 	return p, err == nil && more
-}
-
-// ReachesIntoZeros says that u ends behind a sector that was zeroed, and where
-// that sector starts. zerosFrom and fileStart are as in [ReaderOptions].
-func ReachesIntoZeros(u Unit, zerosFrom, fileStart int64) (p int64, reaches bool) {
-	if zerosFrom <= 0 || u.End() <= zerosFrom || u.Type != UnitFrame {
-		return 0, false
-	}
-	p = zeroSector(zerosFrom, fileStart)
-	return p, p < u.End()
-}
-
-// CutByZeros says that a frame with head h at off, of which have bytes are
-// there, ends in at least a whole sector of zeros, and where they start: that is
-// a zero-filled tail, not a cut in transport.
-func CutByZeros(h Head, off, have, zerosFrom, fileStart int64) (p int64, zeros bool) {
-	if zerosFrom <= 0 || h.Type != UnitFrame {
-		return 0, false
-	}
-	p = zeroSector(zerosFrom, fileStart)
-	return p, p >= off && p <= off+have-SectorSize
-}
-
-// zeroSector is where the first sector of the file begins that holds zeros
-// alone, up to the input's end.
-func zeroSector(zerosFrom, fileStart int64) int64 {
-	in := max(zerosFrom-fileStart, 0)
-	return fileStart + (in+SectorSize-1)/SectorSize*SectorSize
 }
 
 func (r *Reader) zeroTail(from int64) error {
@@ -242,18 +215,14 @@ func (r *Reader) zeroTail(from int64) error {
 	if err != nil {
 		return err
 	}
-	end := start + n
-	r.found = append(r.found, ZeroTail(from, end))
-	if from > start {
-		r.found = append(r.found, SetAside(start, from))
-	}
+	r.found = append(r.found, r.opt.Zeros.Found(start, from, start+n)...)
 	r.ending = EndingZeroTail
 	return io.EOF
 }
 
 func (r *Reader) cut(h Head) error {
 	have := int64(r.w - r.r)
-	if p, zeros := CutByZeros(h, r.off, have, r.opt.ZerosFrom, r.opt.FileStart); zeros {
+	if p, zeros := r.opt.Zeros.Cut(h, r.off, r.off+have); zeros {
 		return r.zeroTail(p)
 	}
 	wasJunk := r.junk > 0

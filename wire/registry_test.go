@@ -113,7 +113,7 @@ func TestScannerBounds(t *testing.T) {
 	if c := d.Context(1 << 20); len(c.Entries) != 0 || len(c.Omitted) != 1 {
 		t.Errorf("the context is %+v", c)
 	}
-	if !s.Finish() {
+	if s.Finish() != wire.EndingClean {
 		t.Error("not clean")
 	}
 }

@@ -34,9 +34,14 @@ type Scanner struct {
 	settled bool
 	lost    bool
 	end     bool
-	junk    int64 // bytes of the run of junk that ends here
-	ends    Finding
-	found   []Finding
+	// zeros that the input ends in at endAt; tail says that they began.
+	zeros  Zeros
+	endAt  int64
+	tail   bool
+	ending Ending // once Finish was called
+	junk   int64  // bytes of the run of junk that ends here
+	ends   Finding
+	found  []Finding
 }
 
 // DefaultPeekLimit is how many bytes of one unit a Scanner holds at most. A
@@ -52,6 +57,10 @@ func NewScanner(dec Decoder, offset int64, peekLimit int) *Scanner {
 	return &Scanner{dec: dec, off: offset, limit: int64(peekLimit)}
 }
 
+// EndsIn says beforehand that the input ends at end, in zeros: what lies there
+// and is read to its end. It is called before the first Next.
+func (s *Scanner) EndsIn(z Zeros, end int64) { s.zeros, s.endAt = z, end }
+
 // Decoder is the decoder that the scanner drives.
 func (s *Scanner) Decoder() Decoder { return s.dec }
 
@@ -63,8 +72,10 @@ func (s *Scanner) Offset() int64 { return s.off + s.passed }
 func (s *Scanner) Boundary() int64 { return s.off }
 
 // AtBoundary says that the input consumed so far ends where a unit ends. It is
-// never true in junk or once the framing is lost.
-func (s *Scanner) AtBoundary() bool { return s.passed == 0 && !s.lost && s.junk == 0 }
+// never true in junk, once the framing is lost, or where the input ended so.
+func (s *Scanner) AtBoundary() bool {
+	return s.passed == 0 && !s.lost && !s.tail && s.junk == 0 && (s.ending == "" || s.ending == EndingClean)
+}
 
 // Lost says that the framing is lost and will not be found again.
 func (s *Scanner) Lost() bool { return s.lost }
@@ -103,7 +114,7 @@ func (s *Scanner) Findings() []Finding {
 func (s *Scanner) Next(p []byte) (n int, u Unit, done bool) {
 	s.dropDone()
 	for {
-		if s.lost {
+		if s.lost || s.tail {
 			s.passed += int64(len(p) - n)
 			s.buf = s.buf[:0]
 			return len(p), Unit{}, false
@@ -120,7 +131,7 @@ func (s *Scanner) Next(p []byte) (n int, u Unit, done bool) {
 					return n, Unit{}, false
 				}
 				s.look(first)
-				if s.lost {
+				if s.lost || s.tail {
 					continue
 				}
 			}
@@ -179,12 +190,18 @@ func (s *Scanner) dropDone() {
 
 // look asks the decoder what the unit is.
 func (s *Scanner) look(first []byte) {
+	if s.zeros.At(s.off, s.endAt) {
+		s.startTail(s.off)
+		return
+	}
 	s.head = s.dec.Head(first, s.end)
 	switch s.head.Type {
 	case UnitLost:
 		s.lost = true
 		s.startJunk()
 		return
+	case UnitJunk:
+		s.head.Size = s.zeros.Junk(s.off, s.head.Size, s.endAt)
 	case UnitMore:
 		// A decoder that asks for nothing more would stop the stream.
 		s.head.Size = max(s.head.Size, int64(len(first))+1)
@@ -203,6 +220,13 @@ func (s *Scanner) startJunk() {
 		}
 		s.ends.Offset += s.off
 	}
+}
+
+// startTail says that the zero-filled tail begins at from, in the current unit.
+func (s *Scanner) startTail(from int64) {
+	s.endJunk()
+	s.found = append(s.found, s.zeros.Found(s.off, from, s.endAt)...)
+	s.tail, s.settled, s.want, s.drop, s.buf = true, false, 0, 0, nil
 }
 
 // endJunk reports a run of junk that ended at the current unit.
@@ -232,6 +256,10 @@ func (s *Scanner) finishUnit(first []byte) (u Unit, done bool) {
 	}
 	u = Unit{Type: s.head.Type, Offset: s.off, Size: s.head.Size, Kind: s.head.Kind}
 	u.Bytes = first[:min(int64(len(first)), s.want)]
+	if p, doubt := s.zeros.Into(u, s.endAt); doubt {
+		s.startTail(p)
+		return Unit{}, false
+	}
 	if u.Type == UnitJunk {
 		s.startJunk()
 		s.junk += u.Size
@@ -261,33 +289,49 @@ func (s *Scanner) Rest() (u Unit, done bool) {
 	return u, done
 }
 
-// Finish says that the input ends here, and gives back whether it ended at a
-// boundary. What it finds is in Findings. Units that Rest was not asked for are
-// observed.
-func (s *Scanner) Finish() (clean bool) {
+// Finish says that the input ends here, and gives back how it ended. What it
+// finds is in Findings. Units that Rest was not asked for are observed.
+func (s *Scanner) Finish() Ending {
 	for done := true; done; {
 		_, done = s.Rest()
+	}
+	s.ending = s.finish()
+	return s.ending
+}
+
+func (s *Scanner) finish() Ending {
+	if s.tail {
+		return EndingZeroTail
 	}
 	if s.lost {
 		s.junk += s.passed
 		s.off += s.passed
 		s.passed = 0
 		s.endJunk()
-		return false
+		return EndingLost
+	}
+	if s.passed > 0 {
+		if p, zeros := s.zeros.Cut(s.head, s.off, s.off+s.passed); zeros {
+			s.startTail(p)
+			return EndingZeroTail
+		}
 	}
 	wasJunk := s.junk > 0
 	s.endJunk()
 	if s.passed > 0 {
 		s.found = append(s.found, CutUnit(s.head, s.off, s.passed))
-		return false
+		return EndingCut
 	}
 	if h := s.dec.Head(nil, true); h.Finding != nil {
 		f := *h.Finding
 		f.Offset += s.off
 		s.found = append(s.found, f)
-		return false
+		return EndingCut
 	}
-	return !wasJunk
+	if wasJunk {
+		return EndingLost
+	}
+	return EndingClean
 }
 
 // CutUnit is the finding of a stream that ends inside the unit with head h,

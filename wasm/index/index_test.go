@@ -99,7 +99,7 @@ func compareWithReader(t *testing.T, name string, b []byte, zeros int64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := wire.NewReader(bytes.NewReader(b), dec, wire.ReaderOptions{ZerosFrom: zeros})
+	r := wire.NewReader(bytes.NewReader(b), dec, wire.ReaderOptions{Zeros: (&Run{ZerosFrom: zeros}).zeros()})
 	type place struct{ offset, size int64 }
 	var want []place
 	var found []string
@@ -165,6 +165,18 @@ func TestDamage(t *testing.T) {
 		c = bytes.Clone(b)
 		clear(c[i:])
 		compareWithReader(t, "zero from "+wire.Itoa(int64(i)), c, zerosFrom(c))
+	}
+}
+
+// TestZeroTails lets zeros follow a stream that was cut: in a frame, in front of
+// one, and fewer of them than a frame's length has.
+func TestZeroTails(t *testing.T) {
+	b := fixture(t, "real/small.stream")
+	for _, cut := range []int{100_000, 89_871, 253_400, len(b)} {
+		for _, zeros := range []int{0, 1, 3, 4, 100, 700, 4096, 5000} {
+			c := append(b[:cut:cut], make([]byte, zeros)...)
+			compareWithReader(t, wire.Itoa(int64(cut))+" bytes and "+wire.Itoa(int64(zeros))+" zeros", c, zerosFrom(c))
+		}
 	}
 }
 

@@ -30,6 +30,13 @@ type Run struct {
 	Context *wire.Context
 }
 
+func (r *Run) zeros() wire.Zeros {
+	if r.ZerosFrom <= 0 {
+		return wire.Zeros{}
+	}
+	return wire.ZerosFrom(r.ZerosFrom, r.FileStart)
+}
+
 // What a row of the list is.
 type What uint8
 
@@ -142,6 +149,15 @@ func (w *walker) rest(from int64, what What, found []wire.Finding, visit func(*R
 	return w.emit(wire.Unit{Type: wire.UnitLost, Offset: from, Size: end - from}, what, found, visit)
 }
 
+// cut makes a row of the unit with head h that the run ends inside of.
+func (w *walker) cut(h wire.Head, left int64, visit func(*Row) bool) bool {
+	r := &w.runs[w.run]
+	if p, tail := r.zeros().Cut(h, w.pos, r.End); tail {
+		return w.rest(w.pos, Zeros, r.zeros().Found(w.pos, p, r.End), visit)
+	}
+	return w.rest(w.pos, Cut, []wire.Finding{wire.CutUnit(h, w.pos, left)}, visit)
+}
+
 func (w *walker) startJunk(h wire.Head) {
 	if w.junking {
 		return
@@ -207,7 +223,7 @@ func (w *walker) skim(b []byte) (moved, stop bool) {
 		return false, false
 	}
 	if z := w.runs[w.run].ZerosFrom; z > 0 {
-		b = b[:min(int64(len(b)), z-w.pos)]
+		b = b[:min(int64(len(b)), max(z-w.pos, 0))]
 	}
 	if w.batch == nil {
 		w.batch = make([]wire.Skimmed, skimBatch)
@@ -237,11 +253,12 @@ func (w *walker) feed(b []byte, visit func(*Row) bool) {
 			w.need = 1
 			return
 		}
-		if r.ZerosFrom > 0 && w.pos >= r.ZerosFrom {
+		zeros := r.zeros()
+		if zeros.At(w.pos, r.End) {
 			if w.endJunk(visit) {
 				return
 			}
-			if w.rest(w.pos, Zeros, []wire.Finding{wire.ZeroTail(w.pos, r.End)}, visit) {
+			if w.rest(w.pos, Zeros, zeros.Found(w.pos, w.pos, r.End), visit) {
 				return
 			}
 			continue
@@ -267,8 +284,7 @@ func (w *walker) feed(b []byte, visit func(*Row) bool) {
 				if w.endJunk(visit) {
 					return
 				}
-				f := []wire.Finding{wire.CutUnit(h, w.pos, left)}
-				if w.rest(w.pos, Cut, f, visit) {
+				if w.cut(h, left, visit) {
 					return
 				}
 				continue
@@ -289,7 +305,7 @@ func (w *walker) feed(b []byte, visit func(*Row) bool) {
 			continue
 		case wire.UnitJunk:
 			w.startJunk(h)
-			n := min(max(h.Size, 1), int64(len(have)))
+			n := zeros.Junk(w.pos, min(max(h.Size, 1), int64(len(have))), r.End)
 			w.found = w.dec.Observe(wire.Unit{Type: wire.UnitJunk, Offset: w.pos, Size: n, Bytes: have[:n]}, w.found[:0])
 			w.pos += n
 			continue
@@ -306,8 +322,7 @@ func (w *walker) feed(b []byte, visit func(*Row) bool) {
 			if w.endJunk(visit) {
 				return
 			}
-			f := []wire.Finding{wire.CutUnit(h, w.pos, left)}
-			if w.rest(w.pos, Cut, f, visit) {
+			if w.cut(h, left, visit) {
 				return
 			}
 			continue
@@ -320,9 +335,8 @@ func (w *walker) feed(b []byte, visit func(*Row) bool) {
 			return
 		}
 		u := wire.Unit{Type: h.Type, Offset: w.pos, Size: size, Kind: h.Kind, Bytes: have[:want:want]}
-		if p, doubt := wire.ReachesIntoZeros(u, r.ZerosFrom, r.FileStart); doubt && u.End() < r.End {
-			f := []wire.Finding{wire.ZeroTail(p, r.End), wire.SetAside(w.pos, p)}
-			if w.rest(w.pos, Zeros, f, visit) {
+		if p, doubt := zeros.Into(u, r.End); doubt {
+			if w.rest(w.pos, Zeros, zeros.Found(w.pos, p, r.End), visit) {
 				return
 			}
 			continue

@@ -81,7 +81,7 @@ func scan(stream []byte, d *Decoder, rng *rand.Rand, most int) (units []unit, fi
 			units = append(units, unit{u.Offset, u.Size, u.Kind})
 		}
 	}
-	clean = s.Finish()
+	clean = s.Finish() == wire.EndingClean
 	return units, s.Findings(), clean
 }
 

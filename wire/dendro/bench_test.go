@@ -98,7 +98,7 @@ func BenchmarkScan(b *testing.B) {
 				p = p[n:]
 			}
 		}
-		if !sc.Finish() {
+		if sc.Finish() != wire.EndingClean {
 			b.Fatal("not clean")
 		}
 	})

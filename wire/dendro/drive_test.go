@@ -71,7 +71,7 @@ func scan(dec wire.Decoder, stream []byte, limit int, piece func() int) run {
 		}
 		add(u)
 	}
-	r.clean = s.Finish()
+	r.clean = s.Finish() == wire.EndingClean
 	r.found = s.Findings()
 	return r
 }
@@ -342,7 +342,7 @@ func TestZeroTail(t *testing.T) {
 func checkZeroTail(t *testing.T, what string, s, orig []byte, all run, from int) {
 	t.Helper()
 	z := zerosFrom(s)
-	steps, found, end := readAll(t, s, newDecoder(t), wire.ReaderOptions{ZerosFrom: z})
+	steps, found, end := readAll(t, s, newDecoder(t), wire.ReaderOptions{Zeros: wire.ZerosFrom(z, 0)})
 	next := int64(0)
 	for i, u := range steps {
 		if u.unit.Offset != all.places[i].offset {
@@ -390,7 +390,7 @@ func TestZerosInside(t *testing.T) {
 			Bytes: append(append(make([]byte, 20000), "PAR1"...), make([]byte, trail)...)})
 	}
 	for _, s := range [][]byte{stream(hello(0), g(0), segment(0)), stream(hello(0), segment(0), g(5000))} {
-		steps, found, end := readAll(t, s, newDecoder(t), wire.ReaderOptions{ZerosFrom: zerosFrom(s)})
+		steps, found, end := readAll(t, s, newDecoder(t), wire.ReaderOptions{Zeros: wire.ZerosFrom(zerosFrom(s), 0)})
 		if end != wire.EndingClean || len(found) > 0 || len(steps) != 4 || steps[3].outcome.Disposition != dendro.Applied {
 			t.Errorf("ending %s, %d units, %v", end, len(steps), found)
 		}

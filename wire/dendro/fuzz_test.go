@@ -34,7 +34,7 @@ func FuzzZeros(f *testing.F) {
 	seeds(f, func(b []byte) { f.Add(b, uint16(600), uint16(100)) })
 	f.Fuzz(func(t *testing.T, stream []byte, zeros, start uint16) {
 		stream = append(bytes.Clone(stream), make([]byte, zeros)...)
-		opt := wire.ReaderOptions{ZerosFrom: zerosFrom(stream), FileStart: min(int64(start), int64(len(stream)))}
+		opt := wire.ReaderOptions{Zeros: wire.ZerosFrom(zerosFrom(stream), min(int64(start), int64(len(stream))))}
 		r := wire.NewReader(bytes.NewReader(stream), newDecoder(t), opt)
 		for {
 			u, found, err := r.Next()

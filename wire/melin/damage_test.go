@@ -200,7 +200,7 @@ func TestZeroFromEverySector(t *testing.T) {
 		}
 		// The same with the zeros known, as a file's reader knows them.
 		z := len(bytes.TrimRight(c, "\x00"))
-		rd := wire.NewReader(bytes.NewReader(c), open(t, wire.Config{}), wire.ReaderOptions{ZerosFrom: int64(z)})
+		rd := wire.NewReader(bytes.NewReader(c), open(t, wire.Config{}), wire.ReaderOptions{Zeros: wire.ZerosFrom(int64(z), 0)})
 		var err error
 		for err == nil {
 			_, _, err = rd.Next()

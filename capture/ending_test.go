@@ -1,0 +1,144 @@
+package capture_test
+
+// How a stream ended is said alike by all that read it.
+
+import (
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"wiretape/capture"
+	"wiretape/internal/vfs"
+	"wiretape/wire"
+	"wiretape/wire/protocols"
+)
+
+// endings are the findings about how bytes ended, and what was stepped over.
+func endings(fs []wire.Finding) string {
+	var b strings.Builder
+	for _, f := range fs {
+		switch f.Kind {
+		case wire.KindCut, wire.KindZeroTail, wire.KindDoubtful, wire.KindLost, wire.KindBadLength:
+			fmt.Fprintf(&b, "%s at %d, %d bytes\n", f.Kind, f.Offset, f.Length)
+		}
+	}
+	return b.String()
+}
+
+// read gives the findings and the ending of the only connection there.
+func read(t *testing.T, m *vfs.Mem, path string) (found []wire.Finding, end wire.Ending, whole int64) {
+	t.Helper()
+	set, err := capture.OpenInputs([]string{path}, capture.InputOptions{FS: m})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := set.Connections[0].Units()
+	defer r.Close()
+	for {
+		u, fs, err := r.Next()
+		found = append(found, fs...)
+		if err == io.EOF {
+			return found, r.Ending(), whole
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		whole = u.End()
+	}
+}
+
+func verified(t *testing.T, m *vfs.Mem, path string) []wire.Finding {
+	t.Helper()
+	rep, err := capture.Verify([]string{path}, capture.VerifyOptions{Input: capture.InputOptions{FS: m}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range rep.Findings {
+		if f.Kind == capture.KindSidecarStale {
+			t.Errorf("%+v", f)
+		}
+	}
+	return rep.Findings
+}
+
+// TestEndingsAgree cuts the streams of all protocols anywhere and lets zeros
+// follow. Verify and who reads units say the same of it, of the bytes alone, of a
+// file that its recorder left and recovery sealed, and of one that was recorded
+// so, where the zeros are the sender's own.
+func TestEndingsAgree(t *testing.T) {
+	r := rand.New(rand.NewPCG(6, 6))
+	tails := map[wire.Ending]int{}
+	for name, stream := range realStreams(t) {
+		if p, _, _ := protocols.All().Detect(stream, true); p == nil || len(stream) < 64 {
+			continue
+		}
+		cuts := []int{len(stream)}
+		for range 6 {
+			cuts = append(cuts, 32+r.IntN(min(len(stream), 300_000)-32))
+		}
+		if strings.HasSuffix(name, "real/small.stream") {
+			cuts = append(cuts, 100_000, 89_871, 253_400)
+		}
+		for _, cut := range cuts {
+			for _, zeros := range []int{0, 3, 100, 700, 4096, 5000} {
+				b := append(stream[:cut:cut], make([]byte, zeros)...)
+				what := fmt.Sprintf("%s, first %d bytes and %d zeros", name, cut, zeros)
+				m := vfs.NewMem()
+				m.MkdirAll("/r")
+				m.SetFile("/r/s", b)
+				found, end, whole := read(t, m, "/r/s")
+				tails[end]++
+				want := endings(found)
+				if got := endings(verified(t, m, "/r/s")); got != want {
+					t.Fatalf("%s: verify says\n%sreading says\n%s", what, got, want)
+				}
+
+				m.MkdirAll("/p")
+				m.SetFile("/p/c00000001-00000007.00000001.cap.partial", b)
+				rec, err := capture.Recover("/p", capture.Options{FS: m, Clock: newClock()})
+				if err != nil || len(rec) != 1 {
+					t.Fatal(what, err)
+				}
+				if tail := rec[0].Tail; end != "" && tail != string(end) && !(end == wire.EndingClean && tail == "") || rec[0].Whole != whole && rec[0].Whole != int64(len(b)) {
+					t.Fatalf("%s: recovery says %+v, reading %s, whole to %d", what, rec[0], end, whole)
+				}
+				found, again, _ := read(t, m, "/p")
+				if got := endings(found); got != want || again != end {
+					t.Fatalf("%s: recovered, reading says %s\n%swithout %s\n%s", what, again, got, end, want)
+				}
+				if got := endings(verified(t, m, "/p")); got != want {
+					t.Fatalf("%s: recovered, verify says\n%swithout\n%s", what, got, want)
+				}
+				if zeros == 100 || zeros == 5000 {
+					asRecorded(t, what, b)
+				}
+			}
+		}
+	}
+	for _, e := range []wire.Ending{wire.EndingClean, wire.EndingCut, wire.EndingZeroTail} {
+		if tails[e] < 10 {
+			t.Errorf("%d streams ended %s", tails[e], e)
+		}
+	}
+}
+
+func asRecorded(t *testing.T, what string, b []byte) {
+	t.Helper()
+	m, end := recordReal(t, b, 100_000)
+	found, again, _ := read(t, m, "/a")
+	if again != end {
+		t.Fatalf("%s: recorded as %q, read as %q", what, end, again)
+	}
+	if got, want := endings(verified(t, m, "/a")), endings(found); got != want {
+		t.Fatalf("%s: recorded, verify says\n%sreading says\n%s", what, got, want)
+	}
+	info, err := capture.Describe([]string{"/a"}, capture.InfoOptions{Quick: true, Input: capture.InputOptions{FS: m}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := info.Connections[0].Framing; end != "" && got != string(end) {
+		t.Fatalf("%s: recorded as %q, by the sidecar %q", what, end, got)
+	}
+}
