@@ -19,6 +19,8 @@ const (
 	// and a journal says that retention deleted them. To who looks after
 	// recordings that is no fault; of a rebuild it is what is missing.
 	KindPruned = "pruned-files"
+	// KindNothingReceived: a connection on which not one byte came.
+	KindNothingReceived = "nothing-received"
 	// KindNothing: a capture directory in which nothing was ever recorded.
 	KindNothing = "nothing-recorded"
 	// KindRecording: a recorder is at work at this place, and what it has not
@@ -78,6 +80,8 @@ type NotCaptureError struct {
 	Path string
 	// What it is: "a JPEG image", "an empty file".
 	What string
+	// Readable: with a protocol named, or as raw bytes, it can be read.
+	Readable bool
 }
 
 // Error says it in one line.

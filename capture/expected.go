@@ -53,6 +53,15 @@ func (s *Set) expected(c *Connection, f *wire.Finding) bool {
 	return false
 }
 
+// silent gives a note about a connection on which nothing came, as far as is known
+// of it. No fault lies in the bytes of such a one.
+func (c *Connection) silent() []wire.Finding {
+	if c.Raw || len(c.Files) == 0 || c.Files[0].Number != 1 || c.Files[len(c.Files)-1].End() > 0 {
+		return nil
+	}
+	return []wire.Finding{{Kind: KindNothingReceived, Connection: c.ID, Message: "nothing was received: not one byte came"}}
+}
+
 // nothing gives a finding for each folder among the inputs in which there is
 // nothing: of kind KindPruned where retention deleted all that there was.
 func (s *Set) nothing() []wire.Finding {

@@ -154,6 +154,7 @@ func Describe(paths []string, opt InfoOptions) (*Info, error) {
 	for _, c := range set.Connections {
 		ci, err := c.describe(opt, set.Recording(c))
 		ci.Findings = info.unexpected(set, c, ci.Findings)
+		info.Notes = append(info.Notes, c.silent()...)
 		if err != nil {
 			return info, err
 		}

@@ -399,9 +399,9 @@ func isCapture(dir string, names []string) error {
 		}
 	}
 	if len(names) == 0 {
-		return &NotCaptureError{dir, "an empty folder"}
+		return &NotCaptureError{Path: dir, What: "an empty folder"}
 	}
-	return &NotCaptureError{dir, "a folder without capture files"}
+	return &NotCaptureError{Path: dir, What: "a folder without capture files"}
 }
 
 // CheckDir refuses what is no capture directory: *NotCaptureError. Nil is the
@@ -415,7 +415,7 @@ func CheckDir(fsys vfs.FS, dir string) error {
 		return fmt.Errorf("the capture directory %s: %s", wire.SafeText(dir, 0), cause(err))
 	}
 	if !st.Dir {
-		return &NotCaptureError{dir, "no folder, and so no capture directory"}
+		return &NotCaptureError{Path: dir, What: "no folder, and so no capture directory"}
 	}
 	names, err := fsys.List(dir)
 	if err != nil {
@@ -517,7 +517,7 @@ var besides = map[Form]string{
 // none at all when nothing else was given.
 func (in *inputs) onlyBeside(p string, form Form, named bool) {
 	if named && in.beside == nil {
-		in.beside = &NotCaptureError{p, "no capture file; it is " + besides[form]}
+		in.beside = &NotCaptureError{Path: p, What: "no capture file; it is " + besides[form]}
 	}
 }
 
@@ -539,10 +539,10 @@ func (in *inputs) raw(f *File) error {
 	}
 	f.size, f.Length, f.modified = st.Size, st.Size, st.ModTime
 	if st.Size == 0 && st.Regular {
-		return &NotCaptureError{f.Path, "an empty file"}
+		return &NotCaptureError{Path: f.Path, What: "an empty file"}
 	}
 	if !st.Regular {
-		return &NotCaptureError{f.Path, "neither a file nor a folder"}
+		return &NotCaptureError{Path: f.Path, What: "neither a file nor a folder"}
 	}
 	prefix, err := f.prefix()
 	if err != nil {
@@ -551,7 +551,7 @@ func (in *inputs) raw(f *File) error {
 	if isZstd(prefix) {
 		f.Compressed = true
 		if _, f.Length, err = f.hash(-1); err != nil {
-			return &NotCaptureError{f.Path, "zstd data that does not decompress: " + err.Error()}
+			return &NotCaptureError{Path: f.Path, What: "zstd data that does not decompress: " + err.Error()}
 		}
 		if prefix, err = f.prefix(); err != nil {
 			return err
@@ -563,7 +563,7 @@ func (in *inputs) raw(f *File) error {
 			if what == "" {
 				what = "no stream of a known protocol"
 			}
-			return &NotCaptureError{f.Path, what}
+			return &NotCaptureError{Path: f.Path, What: what, Readable: true}
 		}
 	}
 	in.raws = append(in.raws, f)

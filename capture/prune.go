@@ -39,8 +39,9 @@ func (r Retention) Any() bool {
 	return r.KeepBytes > 0 || r.KeepAge > 0 || r.KeepFiles > 0 || r.MinFree > 0
 }
 
-// PruneReport is what a prune did.
+// PruneReport is what a prune did, or would do where DryRun says so.
 type PruneReport struct {
+	DryRun  bool     `json:"dry_run"`
 	Deleted []Pruned `json:"deleted"`
 	// FreedBytes on disk.
 	FreedBytes int64 `json:"freed_bytes"`
@@ -48,11 +49,11 @@ type PruneReport struct {
 	// they were not shipped, and HeldBytes what they take.
 	Held      int   `json:"held_files"`
 	HeldBytes int64 `json:"held_bytes"`
-	// KeptFiles and KeptBytes are what is left; FreeBytes of the disk, -1 when
-	// it was not asked for.
-	KeptFiles int   `json:"kept_files"`
-	KeptBytes int64 `json:"kept_bytes"`
-	FreeBytes int64 `json:"free_bytes"`
+	// KeptFiles and KeptBytes are what is left; FreeBytes of the disk, nil when
+	// no limit asks for it.
+	KeptFiles int    `json:"kept_files"`
+	KeptBytes int64  `json:"kept_bytes"`
+	FreeBytes *int64 `json:"free_bytes"`
 	// Met says that all limits hold now.
 	Met bool `json:"met"`
 }
@@ -74,7 +75,7 @@ func Prune(dir string, r Retention, opt Options) (*PruneReport, error) {
 	if err := CheckDir(opt.FS, dir); err != nil {
 		return nil, err
 	}
-	p := &pruning{dir: dir, opt: opt, r: r, log: &memory{}, rep: newPruneReport()}
+	p := &pruning{dir: dir, opt: opt, r: r, log: &memory{}, rep: newPruneReport(r.DryRun)}
 	if err := p.look(); err != nil {
 		return nil, err
 	}
@@ -82,7 +83,7 @@ func Prune(dir string, r Retention, opt Options) (*PruneReport, error) {
 	return p.rep, err
 }
 
-func newPruneReport() *PruneReport { return &PruneReport{Deleted: []Pruned{}, FreeBytes: -1} }
+func newPruneReport(dry bool) *PruneReport { return &PruneReport{DryRun: dry, Deleted: []Pruned{}} }
 
 // run chooses and deletes.
 func (p *pruning) run() error {
@@ -95,7 +96,7 @@ func (p *pruning) run() error {
 		} else if !back {
 			return p.remove()
 		}
-		p.gone, *p.rep = nil, *newPruneReport()
+		p.gone, *p.rep = nil, *newPruneReport(p.r.DryRun)
 	}
 }
 
@@ -461,7 +462,7 @@ func (p *pruning) age(f *prunable, now Instant) int64 {
 func (p *pruning) settle(is level, aged bool) {
 	p.rep.KeptFiles, p.rep.KeptBytes = is.files, is.total
 	if p.r.MinFree > 0 {
-		p.rep.FreeBytes = is.free
+		p.rep.FreeBytes = &is.free
 	}
 	p.rep.Met = !aged && p.r.over(is) == ""
 }

@@ -52,11 +52,24 @@ func (i *Info) MarshalJSON() ([]byte, error) {
 	}{verdictOf(len(all)), (*plain)(i), listed(all), listed(i.Notes)})
 }
 
-// RecoverReport is what Recover did, as JSON: {"recovered": […]}, and "error"
-// where it got no further.
+// RecoverReport is what Recover did, as JSON: {"verdict", "recovered": […]}, and
+// what a verb that fails gives, where it got no further.
 type RecoverReport struct {
 	Recovered []Recovered
 	Err       error
+	// Hint and ExitCode go with Err.
+	Hint     string
+	ExitCode int
+}
+
+// Torn is how many of the files have an end that is no whole frame.
+func (r RecoverReport) Torn() (n int) {
+	for _, x := range r.Recovered {
+		if x.Tail != "" {
+			n++
+		}
+	}
+	return n
 }
 
 // MarshalJSON gives the report.
@@ -74,14 +87,17 @@ func (r RecoverReport) MarshalJSON() ([]byte, error) {
 	for _, x := range r.Recovered {
 		out = append(out, line{x.File, x.Connection, x.Start, x.Kept, x.Whole, x.Tail, x.Rebuilt})
 	}
-	text := ""
+	verdict, text := verdictOf(r.Torn()), ""
 	if r.Err != nil {
-		text = r.Err.Error()
+		verdict, text = "failed", r.Err.Error()
 	}
 	return json.Marshal(struct {
-		Recovered []line `json:"recovered"`
+		Verdict   string `json:"verdict"`
 		Error     string `json:"error,omitempty"`
-	}{out, text})
+		Hint      string `json:"hint,omitempty"`
+		ExitCode  int    `json:"exit_code,omitempty"`
+		Recovered []line `json:"recovered"`
+	}{verdict, text, r.Hint, r.ExitCode, out})
 }
 
 // String says it in one line.

@@ -121,7 +121,7 @@ func (d *Dir) Prune(r Retention) (*PruneReport, error) {
 	defer d.pruneMu.Unlock()
 	opt := d.opt
 	opt.FS = d.disk
-	p := &pruning{dir: d.path, opt: opt, r: r, log: &d.ledger.memory, start: d.start, without: map[*prunable]bool{}, rep: newPruneReport()}
+	p := &pruning{dir: d.path, opt: opt, r: r, log: &d.ledger.memory, start: d.start, without: map[*prunable]bool{}, rep: newPruneReport(r.DryRun)}
 	if err := d.known(p); err != nil {
 		return nil, err
 	}
@@ -173,7 +173,7 @@ func (d *Dir) makeRoom(tries int) bool {
 	limits.MinFree = max(limits.MinFree, free+1)
 	rep, err := d.Prune(limits)
 	d.told(rep, err)
-	return err == nil && tries < maxTries && (len(rep.Deleted) > 0 || rep.FreeBytes > free)
+	return err == nil && tries < maxTries && (len(rep.Deleted) > 0 || rep.FreeBytes != nil && *rep.FreeBytes > free)
 }
 
 const (

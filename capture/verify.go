@@ -134,6 +134,8 @@ func (v *verifier) connection(c *Connection) error {
 	switch {
 	case c.Raw:
 		v.unproven(c, "", "a stream file without sidecars: whether the bytes are those that were sent, and all of them")
+	case len(c.silent()) > 0:
+		v.rep.Notes = append(v.rep.Notes, c.silent()...)
 	case c.Protocol == ProtocolRaw:
 		v.unproven(c, "", "the protocol is not known: where its frames begin and end")
 	}

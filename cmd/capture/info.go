@@ -53,7 +53,7 @@ func setupInfo(fs *pflag.FlagSet) func(*cli.Run) error {
 		info, err := capture.Describe(run.Args, opt)
 		done()
 		if err != nil {
-			return err
+			return inputHint(err)
 		}
 		switch {
 		case r.json:

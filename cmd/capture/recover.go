@@ -1,8 +1,10 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 
 	"github.com/spf13/pflag"
 
@@ -28,35 +30,51 @@ capture recover /var/lib/wiretape`,
 					return cli.Usagef("name one capture directory")
 				}
 				rec, err := capture.Recover(run.Args[0], capture.Options{Tool: tool(), Holder: holder("capture recover")})
-				torn := 0
-				for _, r := range rec {
-					if r.Tail != "" {
-						torn++
+				rep := capture.RecoverReport{Recovered: rec}
+				if err == nil {
+					if asJSON {
+						err = printJSON(run.Stdout, rep)
+					} else {
+						printRecovered(run.Stdout, rec)
 					}
+					if err == nil {
+						err = found(rep.Torn())
+					}
+					return err
 				}
-				if asJSON {
-					if perr := printJSON(run.Stdout, capture.RecoverReport{Recovered: rec, Err: err}); err == nil {
-						err = perr
-					}
-				} else {
-					for _, r := range rec {
-						fmt.Fprintln(run.Stdout, r.String())
-					}
-					if len(rec) == 0 && err == nil {
-						fmt.Fprintln(run.Stdout, "nothing to recover")
-					}
-				}
+				failed := &cli.HintError{Err: err}
 				var locked *capture.LockedError
 				switch {
 				case errors.As(err, &locked):
-					return &cli.HintError{Err: err, Hint: "a recorder is at work there; it recovered the directory when it started"}
+					failed.Hint = "a recorder is at work there; it recovered the directory when it started"
 				case capture.DiskFull(err):
-					return &cli.HintError{Err: err, Hint: "nothing is lost; free some space, with capture prune " + run.Args[0] + " --min-free SIZE for example, and do this again"}
-				case err != nil:
-					return err
+					failed.Hint = "nothing is lost; free some space, with capture prune " + run.Args[0] + " --min-free SIZE for example, and do this again"
 				}
-				return found(torn)
+				if failed.Hint != "" {
+					err = failed
+				}
+				switch {
+				case len(rec) == 0:
+				case asJSON:
+					// What was done, and the failure, in one object.
+					rep.Err, rep.Hint, rep.ExitCode = failed.Err, failed.Hint, cli.Failed
+					if perr := json.NewEncoder(run.Stdout).Encode(rep); perr != nil {
+						return perr
+					}
+				default:
+					printRecovered(run.Stdout, rec)
+				}
+				return err
 			}
 		},
+	}
+}
+
+func printRecovered(w io.Writer, rec []capture.Recovered) {
+	for _, r := range rec {
+		fmt.Fprintln(w, r.String())
+	}
+	if len(rec) == 0 {
+		fmt.Fprintln(w, "nothing to recover")
 	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -82,6 +83,15 @@ func printNotes(w io.Writer, notes []wire.Finding, limit int) {
 	}
 }
 
+// inputHint says what to do about an input of no known protocol.
+func inputHint(err error) error {
+	var none *capture.NotCaptureError
+	if !errors.As(err, &none) || !none.Readable {
+		return err
+	}
+	return &cli.HintError{Err: err, Hint: "--protocol raw takes any bytes as they are; where the first bytes are damaged, --protocol dendro, melin or aewr says what they are"}
+}
+
 func found(n int) error {
 	if n == 0 {
 		return nil
@@ -121,7 +131,7 @@ func setupVerify(fs *pflag.FlagSet) func(*cli.Run) error {
 		rep, err := capture.Verify(run.Args, opt)
 		done()
 		if err != nil {
-			return err
+			return inputHint(err)
 		}
 		if r.json {
 			err = printJSON(run.Stdout, rep)
