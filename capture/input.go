@@ -101,6 +101,9 @@ type Set struct {
 	locked map[string]bool // folders, as far as it was asked
 	// known are the ids of which any file is here, side files included.
 	known map[string]bool
+	// orphans are the folders in which sidecars lie whose bytes are not here, by
+	// connection and file number.
+	orphans map[string]map[int64][]string
 }
 
 // Connection is one transport session in one direction.
@@ -296,8 +299,18 @@ func OpenInputs(paths []string, opt InputOptions) (*Set, error) {
 		}
 	}
 	in.set.fs, in.set.folders, in.set.known = opt.FS, in.folders, make(map[string]bool, len(in.byID))
-	for id := range in.byID {
+	in.set.orphans = map[string]map[int64][]string{}
+	for id, g := range in.byID {
 		in.set.known[id] = true
+		for n, dirs := range g.sides {
+			if len(g.files[n]) > 0 {
+				continue
+			}
+			if in.set.orphans[id] == nil {
+				in.set.orphans[id] = map[int64][]string{}
+			}
+			in.set.orphans[id][n] = dirs
+		}
 	}
 	return in.set, nil
 }

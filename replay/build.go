@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"wiretape/capture"
 	"wiretape/replay/archive"
 	"wiretape/replay/segment"
 	"wiretape/wire"
@@ -37,10 +38,14 @@ const (
 )
 
 type builder struct {
-	opt      Options
-	report   *Report
-	sources  *registry
-	conns    []*connection
+	opt     Options
+	report  *Report
+	sources *registry
+	conns   []*connection
+	// set is the input; absent are the losses of connections of which no byte is
+	// in it.
+	set      *capture.Set
+	absent   []Loss
 	stage    *archive.Stage
 	contents contents
 	aside    *quarantine

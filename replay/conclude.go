@@ -51,6 +51,7 @@ func (b *builder) conclude() (iter.Seq2[archive.Source, error], error) {
 		uuid     string
 		complete bool
 	}
+	b.prove()
 	var rows []row
 	taken := map[string]bool{}
 	for _, s := range b.sources.list {
@@ -213,8 +214,9 @@ func (b *builder) healed(s *source, id int64, p *part, l *Loss) (bool, error) {
 			return true, nil
 		}
 	}
-	if from == to && l.Kind != dendro.KindRowsSkipped {
-		// A loss at the end of a connection has no end of its own.
+	if from == to && l.Kind != dendro.KindRowsSkipped || l.hole {
+		// A loss at the end of a connection has no end of its own; and bytes that
+		// are gone may have held anything, not rows alone.
 		return false, nil
 	}
 	if p.untracked {
@@ -243,7 +245,7 @@ func (p *part) covers(a, z int64) bool {
 		return false
 	}
 	for _, l := range p.losses {
-		if l.From == nil || l.To == nil || *l.From <= z && a <= *l.To {
+		if (l.From == nil || *l.From <= z) && (l.To == nil || a <= *l.To) {
 			return false
 		}
 	}

@@ -425,7 +425,8 @@ func (f *follower) advance(ctx context.Context, k *followed) (moved bool, hole *
 			if k.hole.IsZero() {
 				k.hole = time.Now()
 			}
-			x := run.Locate(wire.Finding{Kind: capture.KindMissingFiles, Offset: k.at, Length: run.Start - k.at,
+			gap := k.holeAt(k.at, run)
+			x := run.Locate(wire.Finding{Kind: gap.kind, Offset: k.at, Length: run.Start - k.at,
 				Message: "bytes " + wire.Itoa(k.at) + " to " + wire.Itoa(run.Start) + " of connection " + k.ID + " are missing",
 				Cost:    "what was in them, unless the file comes"})
 			if time.Since(k.hole) < f.fo.HolePatience && !f.fo.Once {
@@ -434,15 +435,19 @@ func (f *follower) advance(ctx context.Context, k *followed) (moved bool, hole *
 			f.muted = k.at < f.before[k.ID]
 			f.found(x)
 			f.start(k, run)
-			k.walker.hole(capture.KindMissingFiles, x.Offset)
-			if err := f.restore(k, run); err != nil {
+			if err := f.restore(k, run, &gap); err != nil {
 				return moved, nil, err
 			}
 		}
 		k.hole = time.Time{}
 		if !k.begun {
+			var head *missing
+			if run.Start > 0 || run.Context != nil {
+				h := k.holeAt(0, run)
+				head = &h
+			}
 			f.start(k, run)
-			if err := f.restore(k, run); err != nil {
+			if err := f.restore(k, run, head); err != nil {
 				return moved, nil, err
 			}
 		}
@@ -477,7 +482,8 @@ func (f *follower) start(k *followed, run *capture.Run) {
 	k.begun, k.at, k.dec = true, run.Start, nil
 }
 
-func (f *follower) restore(k *followed, run *capture.Run) error {
+// restore opens a decoder for a run; over is the hole before it, nil for none.
+func (f *follower) restore(k *followed, run *capture.Run, over *missing) error {
 	dec, err := k.Decoder(run)
 	if err != nil {
 		return err
@@ -486,10 +492,13 @@ func (f *follower) restore(k *followed, run *capture.Run) error {
 	if k.dec, ok = dec.(*dendro.Decoder); !ok {
 		return errors.New("connection " + k.ID + " is none of " + dendro.Name)
 	}
-	if run.Context == nil {
+	f.muted = k.at < f.before[k.ID]
+	switch {
+	case over != nil:
+		return k.walker.passOver(*over, run.Context)
+	case run.Context == nil:
 		return nil
 	}
-	f.muted = k.at < f.before[k.ID]
 	return k.walker.restore(run.Context)
 }
 
@@ -638,7 +647,7 @@ func (f *follower) rebuild() (err error) {
 	opt := f.opt
 	opt.Archive = filepath.Join(folder.Path(), "archive")
 	opt.Check = f.segmentOptions().Depth
-	b := &builder{opt: opt, report: newReport()}
+	b := &builder{opt: opt, report: newReport(), set: set}
 	b.sources = newRegistry(opt.Separate, filepath.Dir(opt.Archive), b.locked)
 	for _, c := range set.Connections {
 		if c.Protocol == dendro.Name && c.Refused == nil {
@@ -747,7 +756,25 @@ func (f *follower) conclude() error {
 		n := r.Counts.minus(f.earlier)
 		r.New = &n
 	}
-	b := &builder{opt: f.opt, report: r, sources: f.reg, contents: f.live, aside: f.aside}
+	b := &builder{opt: f.opt, report: r, sources: f.reg, contents: f.live, aside: f.aside, set: f.set}
+	for _, k := range f.order {
+		b.conns = append(b.conns, k.connection)
+		if !k.begun || k.gone {
+			continue
+		}
+		for _, h := range k.tail() {
+			if h.kind == capture.KindNoEnd && !f.fo.Once || slices.Contains(k.lacks, h) {
+				continue
+			}
+			if err := k.walker.passOver(h, nil); err != nil {
+				return err
+			}
+		}
+	}
+	if f.set != nil {
+		b.absent = absentLosses(slices.Concat(f.set.Findings, f.set.Absent()))
+	}
+	b.prove()
 	for _, s := range f.reg.list {
 		if len(s.parts) == 0 {
 			continue
@@ -791,9 +818,6 @@ func (f *follower) conclude() error {
 	applied := r.List
 	applied.FindingsByKind = maps.Clone(r.FindingsByKind)
 	f.outstanding()
-	for _, k := range f.order {
-		b.conns = append(b.conns, k.connection)
-	}
 	b.settleLosses()
 	doc := r.document()
 	doc.CreatedWallNs = time.Now().UnixNano() / 1e6 * 1e6

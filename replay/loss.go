@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"wiretape/capture"
+	"wiretape/replay/internal/outcome"
 	"wiretape/wire"
 	"wiretape/wire/dendro"
 )
@@ -36,6 +37,8 @@ type Loss struct {
 	// From and To are the times between which it lies, nil where unknown.
 	From *int64 `json:"from,omitempty"`
 	To   *int64 `json:"to,omitempty"`
+	// Bytes is how many bytes are not here, where that is known.
+	Bytes int64 `json:"bytes,omitempty"`
 	// Rows is how many rows were skipped, Intervals how many sequence numbers
 	// are missing.
 	Rows      int64  `json:"rows,omitempty"`
@@ -49,6 +52,9 @@ type Loss struct {
 	State  LossState `json:"state"`
 	// frag is what there is of the frame.
 	frag *fragment
+	// hole: it is a stretch of bytes, between the newest time before it and the
+	// first row behind it.
+	hole bool
 }
 
 // fragment is what there is of a frame that was lost.
@@ -135,8 +141,16 @@ func (l *Loss) what() string {
 	if l.Stream != "" {
 		t += ", stream " + quote(l.Stream)
 	}
-	if l.From != nil && l.To != nil {
+	if l.Bytes > 0 {
+		t += ", " + wire.Many(l.Bytes, "byte")
+	}
+	switch {
+	case l.From != nil && l.To != nil:
 		t += ", " + between([2]int64{*l.From, *l.To})
+	case l.From != nil:
+		t += ", from " + outcome.UTC(*l.From) + " on"
+	case l.To != nil:
+		t += ", before " + outcome.UTC(*l.To)
 	}
 	return t
 }
@@ -196,14 +210,25 @@ func (b *builder) settleLosses() {
 			r.Losses.Unknown += n
 		}
 	}
-	for _, c := range b.conns {
-		// Of a connection that another one continues nothing is lost, also where
-		// no source was named before it was cut.
-		if c.continued() {
-			for _, off := range c.cuts {
-				note(found, lossPlace{wire.KindCut, c.ID, "", off}, LossMadeGood)
-			}
+	r.Nobodys = nil
+	nobodys := func(l Loss) {
+		at := lossPlace{l.Kind, l.Connection, l.Stream, l.Offset}
+		note(worst, at, l.State)
+		note(found, at, l.State)
+		if len(r.Nobodys) < maxLosses {
+			r.Nobodys = append(r.Nobodys, l)
 		}
+	}
+	for _, c := range b.conns {
+		for _, l := range c.nobodys {
+			if c.regained(&l) || l.frag != nil && b.handshakeHeld(c, l.frag) {
+				l.State, l.Healed = LossMadeGood, true
+			}
+			nobodys(l)
+		}
+	}
+	for _, l := range b.absent {
+		nobodys(l)
 	}
 	for _, s := range worst {
 		r.Losses.Found++
@@ -237,6 +262,22 @@ func (c *connection) continued() bool {
 	return c.stands != nil && c.stands != c && len(c.Runs()) == 1 && c.stands.length() > c.length()
 }
 
+// regained says that another connection has just the bytes that were lost.
+func (c *connection) regained(l *Loss) bool {
+	switch {
+	case isHole(l.Kind):
+		return c.proved[l.Offset]
+	case l.Kind == wire.KindCut:
+		// The rest of the frame is in the hole behind it.
+		for _, r := range c.Runs() {
+			if r.Start <= l.Offset && l.Offset < r.End() {
+				return c.proved[r.End()] || c.continued()
+			}
+		}
+	}
+	return c.continued()
+}
+
 // heal finds the losses that other captured data makes good, and says whether
 // nothing is missing of the source.
 func (b *builder) heal(s *source, id int64) (whole bool, err error) {
@@ -268,7 +309,7 @@ func (b *builder) stateOf(s *source, id int64, p *part, l *Loss) (LossState, err
 	if l.Kind == KindInterruption {
 		return LossMissing, nil
 	}
-	if p.conn.continued() {
+	if p.conn.regained(l) {
 		return LossMadeGood, nil
 	}
 	if l.frag != nil {
@@ -303,12 +344,8 @@ func (b *builder) fragmentHeld(s *source, id int64, p *part, x *fragment) (LossS
 	}
 	switch {
 	case x.Kind == dendro.KindHandshake:
-		// What follows it was not captured on this connection: the identity is
-		// all that is lost.
-		for _, q := range b.sources.list {
-			if x.HasUUID && q.uuid == x.uuid && !q.minted && slices.ContainsFunc(q.parts, func(o *part) bool { return o.conn != p.conn }) {
-				return LossMadeGood, nil
-			}
+		if b.handshakeHeld(p.conn, x) {
+			return LossMadeGood, nil
 		}
 	case x.Kind == dendro.KindSourceUpdate && x.HasSource:
 		// A newer connection says the labels anew.
@@ -326,6 +363,15 @@ func (b *builder) fragmentHeld(s *source, id int64, p *part, x *fragment) (LossS
 		return b.rowsHeld(s, id, p, x)
 	}
 	return LossUnknown, nil
+}
+
+// handshakeHeld says that x is of a Handshake of a source that another connection
+// than c names. What follows it was not captured on c: the identity is all that
+// is lost.
+func (b *builder) handshakeHeld(c *connection, x *fragment) bool {
+	return x.Kind == dendro.KindHandshake && x.HasUUID && slices.ContainsFunc(b.sources.list, func(q *source) bool {
+		return q.uuid == x.uuid && !q.minted && slices.ContainsFunc(q.parts, func(o *part) bool { return o.conn != c })
+	})
 }
 
 // rowsHeld is fragmentHeld for a Rows frame: the rows that are whole must be in

@@ -17,6 +17,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"wiretape/capture"
 	"wiretape/internal/unfinished"
@@ -109,11 +110,12 @@ func rebuild(set *capture.Set, opt Options, r *Report) (err error) {
 	if err := ownAside(opt.Archive + quarantineSuffix); err != nil {
 		return err
 	}
-	b := &builder{opt: opt, report: r}
+	b := &builder{opt: opt, report: r, set: set}
 	b.sources = newRegistry(opt.Separate, filepath.Dir(opt.Archive), b.locked)
 	defer func() { err = errors.Join(err, b.sources.words.close()) }()
-	b.addAll(set.Findings)
-	b.addAll(set.Absent())
+	absent := slices.Concat(set.Findings, set.Absent())
+	b.addAll(absent)
+	b.absent = absentLosses(absent)
 	used := map[string]bool{}
 	for _, c := range set.Connections {
 		if c.Protocol == dendro.Name {

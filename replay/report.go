@@ -51,6 +51,8 @@ type Report struct {
 	Source []ReportSource `json:"sources"`
 	// SourcesOmitted is how many more there are, in the archive alone.
 	SourcesOmitted int64 `json:"sources_omitted,omitempty"`
+	// Nobodys are the losses of which no source is known.
+	Nobodys []Loss `json:"losses_of_no_source,omitempty"`
 	// Quarantine is the name of the folder beside the archive that holds what
 	// was set aside, "" when nothing was.
 	Quarantine string `json:"quarantine,omitempty"`
@@ -199,7 +201,9 @@ func (p *part) lose(l Loss) {
 		return
 	}
 	p.conn.listed++
-	p.losses = append(p.losses, l)
+	if p.losses = append(p.losses, l); l.hole {
+		p.unended = append(p.unended, len(p.losses)-1)
+	}
 }
 
 // more is how many losses there are that losses does not list.

@@ -47,8 +47,14 @@ type connection struct {
 	number int
 	// parts are what it contributes to each source.
 	parts []*part
-	// cuts are where it was found to be cut.
-	cuts []int64
+	// lacks are the holes that reading it passed over, proved those of them, by
+	// their first offset, whose bytes another connection has.
+	lacks  []missing
+	proved map[int64]bool
+	// damage is where something was found wrong with its bytes.
+	damage [][2]int64
+	// nobodys are its losses that no source is known of.
+	nobodys []Loss
 	// listed is how many losses are kept of it, of all its sources; fanned how
 	// many of those concerned every source; omitted how many more of these were
 	// only counted, by the pass.
@@ -91,6 +97,7 @@ type part struct {
 	// untracked: it has streams that streams has not, for there were too many.
 	untracked bool
 	losses    []Loss
+	unended   []int    // of losses, the holes behind which no row came yet
 	seqs      []seqRun // of the Rows frames that were applied
 	moreLoss  int64
 	omitted   int64                   // of the connection, before this part was there
@@ -234,6 +241,15 @@ func (n *newest) saw(ts int64) {
 // row notes the time of a row of a stream. Of streams above the limit of all
 // names nothing is noted but that there are some.
 func (p *part) row(stream string, ts int64) {
+	for _, i := range p.unended {
+		l := &p.losses[i]
+		to := ts
+		if l.From != nil {
+			to = max(to, *l.From)
+		}
+		l.To = &to
+	}
+	p.unended = p.unended[:0]
 	sp := p.streams[stream]
 	if sp == nil {
 		if p.untracked {
@@ -370,6 +386,13 @@ func (c *connection) lose(p *part, l Loss, pass int, mine func(*part) bool) {
 	switch {
 	case p != nil:
 		parts = []*part{p}
+	case len(parts) == 0 && c.listed < maxListed:
+		if pass == 0 {
+			l.Connection, l.State = c.ID, LossUnknown
+			c.listed++
+			c.nobodys = append(c.nobodys, l)
+		}
+		return
 	case c.fanned >= maxLosses || c.listed >= maxListed:
 		if c.omitted == nil {
 			c.omitted = map[int]int64{}
@@ -387,6 +410,9 @@ func (c *connection) lose(p *part, l Loss, pass int, mine func(*part) bool) {
 		l.Connection = c.ID
 		if l.From == nil && q.newest.has {
 			l.widen(q.newest.ts)
+			if l.hole {
+				l.To = nil // the next row tells
+			}
 		}
 		q.lose(l)
 	}

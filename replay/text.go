@@ -70,6 +70,7 @@ func (r *Report) Text(w io.Writer, archive string) error {
 	for i := range r.Source {
 		r.Source[i].text(b)
 	}
+	lossLines(b, r.Nobodys, 0)
 	if r.SourcesOmitted > 0 {
 		fmt.Fprintf(b, "… and %s in the archive\n", wire.Many(r.SourcesOmitted, "more source"))
 	}
@@ -161,9 +162,14 @@ func (s *ReportSource) text(b io.Writer) {
 	if s.StreamsOmitted > 0 {
 		fmt.Fprintf(b, "  … and %s, in the archive alone\n", wire.Many(s.StreamsOmitted, "more stream"))
 	}
-	for i, l := range s.Losses {
+	lossLines(b, s.Losses, s.LossesOmitted)
+}
+
+// lossLines lists the first losses; omitted are not among them.
+func lossLines(b io.Writer, losses []Loss, omitted int64) {
+	for i, l := range losses {
 		if i == maxTextStreams {
-			fmt.Fprintf(b, "  … and %s, all of them with --json\n", wire.Many(int64(len(s.Losses)-i)+s.LossesOmitted, "more loss"))
+			fmt.Fprintf(b, "  … and %s, all of them with --json\n", wire.Many(int64(len(losses)-i)+omitted, "more loss"))
 			break
 		}
 		fmt.Fprintf(b, "  loss: %s\n", l.text())

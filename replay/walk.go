@@ -49,7 +49,7 @@ type visitor interface {
 func walk(c *connection, g *registry, v visitor, progress func(n int64)) error {
 	w := &walker{c: c, g: g, v: v, ordinals: map[uint32]*part{}, growing: c.growing}
 	c.clean = c.wholeAsFarAsKnown()
-	c.walker, c.dec, c.at, c.framed, c.cuts = w, nil, 0, 0, nil
+	c.walker, c.dec, c.at, c.framed, c.lacks, c.damage = w, nil, 0, 0, nil, nil
 	if len(c.Runs()) == 0 {
 		return nil
 	}
@@ -94,6 +94,8 @@ type walker struct {
 	v        visitor
 	ordinals map[uint32]*part
 	shakes   int
+	// run is where the last unit came from.
+	run *capture.Run
 }
 
 // hole says that bytes before off can't be read, so that nothing behind them
@@ -101,14 +103,13 @@ type walker struct {
 func (w *walker) hole(why string, off int64) {
 	w.c.clean = false
 	clear(w.ordinals)
-	w.v.lost(w.c, nil, Loss{Kind: why, Offset: off})
+	w.v.lost(w.c, nil, Loss{Kind: why, Offset: off, hole: true})
 }
 
 // cut notes the frame at off, in which the connection ends. It is a loss of the
 // source that it names.
 func (w *walker) cut(run *capture.Run, off int64) {
 	w.c.clean = false
-	w.c.cuts = append(w.c.cuts, off)
 	x := readFragment(run, off)
 	var p *part
 	if x.HasSource && x.Kind != dendro.KindHandshake {
@@ -123,8 +124,16 @@ func (w *walker) read(progress func(int64)) error {
 	units := w.c.Units()
 	units.Progress, units.Growing = progress, w.growing
 	defer units.Close()
-	_, err := w.units(units, nil)
-	return err
+	more, err := w.units(units, nil)
+	if err != nil || more {
+		return err
+	}
+	for _, h := range w.c.tail() {
+		if err := w.passOver(h, nil); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // units applies units until there are no more; more says that the input may
@@ -159,14 +168,24 @@ func (w *walker) units(units *capture.UnitReader, each func(u wire.Unit) (bool, 
 			return false, err
 		}
 		if units.Restarted() {
-			if c.dec != nil && !hole {
-				w.hole(capture.KindMissingFiles, c.at)
-			}
+			run := units.Run()
+			lacking := !hole && (c.dec != nil || run.Start > 0 || run.Context != nil)
 			c.dec, _ = units.Decoder().(*dendro.Decoder)
-			if ctx := units.Run().Context; ctx != nil {
-				if err := w.restore(ctx); err != nil {
-					return false, err
+			var err error
+			switch {
+			case lacking:
+				if w.run != nil {
+					if c.at < w.run.End() {
+						w.cut(w.run, c.at)
+					}
+					c.at = w.run.End()
 				}
+				err = w.passOver(c.holeAt(c.at, run), run.Context)
+			case run.Context != nil:
+				err = w.restore(run.Context)
+			}
+			if err != nil {
+				return false, err
 			}
 		}
 		if u.Type == wire.UnitFrame {
@@ -177,7 +196,7 @@ func (w *walker) units(units *capture.UnitReader, each func(u wire.Unit) (bool, 
 				return false, err
 			}
 		}
-		c.at, c.framed = u.End(), u.End()
+		c.at, c.framed, w.run = u.End(), u.End(), units.Run()
 		if each != nil {
 			if on, err := each(u); err != nil || !on {
 				return true, err
@@ -188,6 +207,7 @@ func (w *walker) units(units *capture.UnitReader, each func(u wire.Unit) (bool, 
 
 // report passes a finding on, and says whether it is a hole.
 func (w *walker) report(f wire.Finding) (hole bool) {
+	w.c.damagedBy(&f)
 	switch f.Kind {
 	case wire.KindLost, wire.KindBadLength, capture.KindUnreadable, capture.KindDamagedZstd, capture.KindSidecarStale:
 		w.hole(f.Kind, f.Offset)

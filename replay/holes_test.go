@@ -1,0 +1,205 @@
+package replay
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"wiretape/capture"
+	"wiretape/internal/vfs"
+	"wiretape/wire"
+)
+
+// without gives a copy of a capture directory that lacks what the patterns name.
+func without(t *testing.T, dir string, patterns ...string) string {
+	t.Helper()
+	to := filepath.Join(t.TempDir(), "rec")
+	if err := os.CopyFS(to, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range patterns {
+		names := must(filepath.Glob(filepath.Join(to, p)))
+		if len(names) == 0 {
+			t.Fatalf("nothing is named %s", p)
+		}
+		for _, n := range names {
+			if err := os.Remove(n); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return to
+}
+
+// recorded is a capture of a stream in several files, and how many these are.
+func recorded(t *testing.T, b []byte, rotate int64) (dir string, files int) {
+	t.Helper()
+	dir = filepath.Join(t.TempDir(), "rec")
+	record(t, dir, rotate, 1, b)
+	return dir, len(must(filepath.Glob(filepath.Join(dir, "*.cap"))))
+}
+
+// numbered names the files of a number, those beside them too.
+func numbered(n int) string { return fmt.Sprintf("*.%08d.*", n) }
+
+// prunes notes in the journal that retention deleted a file.
+func prunes(t *testing.T, dir string, numbers ...int) {
+	t.Helper()
+	for _, n := range numbers {
+		names := must(filepath.Glob(filepath.Join(dir, fmt.Sprintf("*.%08d.cap", n))))
+		if err := capture.Append(vfs.OS, dir, true, capture.Entry{Event: capture.EventPrune, File: filepath.Base(names[0])}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestMissingBytesAreLosses: whatever bytes of a connection are not here are a
+// loss, at the place of its finding, and are made good by a whole capture of the
+// same stream alone; so says a rebuild, and an archive that is added to.
+func TestMissingBytesAreLosses(t *testing.T) {
+	whole := stream("real/small")
+	b := must(os.ReadFile(whole))
+	dir, n := recorded(t, b, 64<<10)
+	if n < 5 {
+		t.Fatalf("%d files", n)
+	}
+	pruned := without(t, dir)
+	prunes(t, pruned, 1, 2)
+	short := without(t, dir)
+	truncate := func(dir string, n int, by int64) {
+		t.Helper()
+		name := must(filepath.Glob(filepath.Join(dir, fmt.Sprintf("*.%08d.cap", n))))[0]
+		if err := os.Truncate(name, must(os.Stat(name)).Size()-by); err != nil {
+			t.Fatal(err)
+		}
+	}
+	truncate(short, 2, 1000)
+	shortEnd := without(t, dir)
+	truncate(shortEnd, n, 100)
+	for name, c := range map[string]struct {
+		dir  string
+		kind string
+	}{
+		"head":               {without(t, dir, numbered(1), numbered(2)), capture.KindMissingFiles},
+		"first file":         {without(t, dir, numbered(1)), capture.KindMissingFiles},
+		"head, no journal":   {without(t, dir, numbered(1), numbered(2), "journal.jsonl"), capture.KindMissingFiles},
+		"pruned head":        {without(t, pruned, numbered(1), numbered(2)), capture.KindPruned},
+		"middle":             {without(t, dir, numbered(3)), capture.KindMissingFiles},
+		"middle, no journal": {without(t, dir, numbered(3), "journal.jsonl"), capture.KindMissingFiles},
+		"tail":               {without(t, dir, numbered(n)), capture.KindNoEnd},
+		"tail, no journal":   {without(t, dir, numbered(n), "journal.jsonl"), capture.KindNoEnd},
+		"tail, its sidecar":  {without(t, dir, fmt.Sprintf("*.%08d.cap", n)), capture.KindMissingFiles},
+		"short":              {short, capture.KindShortFile},
+		"short at the end":   {shortEnd, capture.KindShortFile},
+		"all":                {without(t, dir, "*.cap", "*.json", "*.idx", "*.sha256"), capture.KindMissingConnection},
+		"all but a sidecar":  {without(t, dir, "*.cap", "*.idx", "*.sha256"), capture.KindMissingFiles},
+	} {
+		t.Run(name, func(t *testing.T) {
+			others := map[string][]string{"with the whole": {whole}}
+			if name != "all" && name != "all but a sidecar" {
+				others["alone"] = nil
+			} else {
+				others["alone"] = []string{stream("real/live")} // of another source
+			}
+			for what, other := range others {
+				in := append([]string{c.dir}, other...)
+				r, _ := mustBuild(t, Options{}, in...)
+				added := update(t, filepath.Join(t.TempDir(), "out.dendro"), in...)
+				for how, r := range map[string]*Report{"build": r, "update": added} {
+					losses := slices.Clone(r.Nobodys)
+					for _, s := range r.Source {
+						losses = append(losses, s.Losses...)
+					}
+					i := slices.IndexFunc(losses, func(l Loss) bool { return l.Kind == c.kind })
+					j := slices.IndexFunc(r.Findings, func(f wire.Finding) bool { return f.Kind == c.kind })
+					if i < 0 || j < 0 || losses[i].Offset != r.Findings[j].Offset || losses[i].Connection != r.Findings[j].Connection {
+						t.Fatalf("%s, %s: losses %+v, findings %+v", what, how, losses, r.Findings)
+					}
+					exit, made := 3, int64(0)
+					if what != "alone" {
+						exit, made = 0, r.Losses.Found
+					}
+					if r.ExitCode() != exit || r.Losses.Found == 0 || r.Losses.MadeGood != made {
+						t.Errorf("%s, %s: exit code %d, %+v\n%s", what, how, r.ExitCode(), r.Losses, r.JSON())
+					}
+					for _, s := range r.Source {
+						if s.Complete && what == "alone" && len(s.Losses) > 0 {
+							t.Errorf("%s, %s: complete, with losses", what, how)
+						}
+					}
+				}
+			}
+		})
+	}
+}
+
+// TestHolesAreProved: a hole is not made good where the other connection has
+// other bytes beside it or in it, ends before it, or may be another one that
+// only began alike.
+func TestHolesAreProved(t *testing.T) {
+	b := must(os.ReadFile(stream("real/small")))
+	dir, n := recorded(t, b, 64<<10)
+	ends := frameEnds(b)
+	starts := []int{0}
+	for i := 1; i <= n; i++ {
+		name := must(filepath.Glob(filepath.Join(dir, fmt.Sprintf("*.%08d.cap", i))))[0]
+		starts = append(starts, starts[i-1]+int(must(os.Stat(name)).Size()))
+	}
+	// flipped is the stream with one byte of the payload at an offset changed.
+	flipped := func(at int) []byte {
+		x := bytes.Clone(b)
+		x[at+200] ^= 1
+		return x
+	}
+	at := func(i int) int { return starts[i-1] } // of file i
+	for name, c := range map[string]struct {
+		dir   string
+		other []byte
+	}{
+		"other bytes in the hole, by the journal":         {without(t, dir, numbered(2), numbered(3)), flipped(at(3))},
+		"other bytes in the hole, by the next sidecar":    {without(t, dir, numbered(3), "journal.jsonl"), flipped(at(3))},
+		"other bytes in the missing head":                 {without(t, dir, numbered(1), "journal.jsonl"), flipped(at(1) + 1000)},
+		"other bytes in the tail, by the journal":         {without(t, dir, numbered(n)), flipped(at(n))},
+		"other bytes before the hole":                     {without(t, dir, numbered(3), "journal.jsonl"), flipped(at(2))},
+		"other bytes behind the hole":                     {without(t, dir, numbered(3), "journal.jsonl"), flipped(at(4))},
+		"other bytes behind the missing head":             {without(t, dir, numbered(1), numbered(2), "journal.jsonl"), flipped(at(3))},
+		"ends in the hole":                                {without(t, dir, numbered(3), "journal.jsonl"), b[:ends[slices.Index(ends, at(4))-1]]},
+		"ends with the hole":                              {without(t, dir, numbered(2), numbered(3), "journal.jsonl"), b[:at(4)]},
+		"ends in the tail, by the journal":                {without(t, dir, numbered(n)), b[:ends[len(ends)-2]]},
+		"cut in the tail":                                 {without(t, dir, numbered(n), "journal.jsonl"), b[:len(b)-3]},
+		"sealed data alone, as each connection has first": {without(t, dir, numbered(2), numbered(3), numbered(4), numbered(5), "journal.jsonl"), b},
+	} {
+		if name == "sealed data alone, as each connection has first" && n != 5 {
+			t.Fatalf("%d files", n)
+		}
+		other := filepath.Join(t.TempDir(), "other.stream")
+		write(t, other, c.other)
+		r, _ := mustBuild(t, Options{}, c.dir, other)
+		var kind LossState
+		for _, s := range r.Source {
+			for _, l := range s.Losses {
+				if isHole(l.Kind) {
+					kind = l.State
+				}
+			}
+		}
+		if kind != LossUnknown || r.ExitCode() != 3 {
+			t.Errorf("%s: exit code %d, the hole is %q: %s", name, r.ExitCode(), kind, r.JSON())
+		}
+	}
+	// Two captures that lack different files make each other good.
+	other, _ := recorded(t, b, 30_000)
+	r, d := mustBuild(t, Options{}, without(t, dir, numbered(3)), without(t, other, numbered(1)))
+	if r.ExitCode() != 0 || r.Losses != (Losses{Found: 2, MadeGood: 2}) {
+		t.Errorf("two that complete each other: exit code %d, %+v", r.ExitCode(), r.Losses)
+	}
+	_, want := mustBuild(t, Options{}, stream("real/small"))
+	if diff := cmp.Diff(want, d); diff != "" {
+		t.Errorf("archive of the two (-whole +two):\n%s", diff)
+	}
+}
