@@ -62,7 +62,7 @@ type builder struct {
 	strict *RefusedError
 	names  interned
 	// present is what there is, where a part was asked for.
-	present present
+	present archive.Present
 	read    int64
 	total   int64
 }
@@ -484,7 +484,7 @@ func (b *builder) clock(p *part, o *dendro.ClockOffset, off int64) error {
 func (b *builder) rows(p *part, r *dendro.Rows, off int64) error {
 	if b.pass == 0 && len(b.report.Selection) > 0 {
 		for row := range r.All() {
-			b.present.saw(b.intern(row.Stream), row.TS, row.TS)
+			b.present.Saw(b.intern(row.Stream), row.TS, row.TS)
 		}
 	}
 	if !b.mine(p) {
@@ -560,7 +560,7 @@ func (b *builder) lost(c *connection, p *part, l Loss) {
 
 func (b *builder) segment(p *part, s *dendro.Segment, off int64) error {
 	if b.pass == 0 && len(b.report.Selection) > 0 {
-		b.present.saw(b.intern(s.Stream), s.FirstTS, s.LastTS)
+		b.present.Saw(b.intern(s.Stream), s.FirstTS, s.LastTS)
 	}
 	if !b.mine(p) {
 		return nil

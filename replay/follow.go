@@ -83,6 +83,9 @@ type follower struct {
 	// can't be made anew from the captures.
 	foreign bool
 	before  map[string]int64 // how far an earlier run applied each connection
+	// lacked are the holes that it left in them; of a connection that is not in
+	// it nothing is known.
+	lacked map[string][]span64
 	// raws are the raw streams that were applied, by id; ending: nothing of
 	// them is waited for any more.
 	raws    map[string]rawPrefix
@@ -155,6 +158,9 @@ type followState struct {
 	AsideRows int64            `json:"aside_rows_bytes"`
 	// Foreign: something in the archive is from elsewhere, for ever.
 	Foreign bool `json:"foreign,omitempty"`
+	// Lacks are the holes in what was applied of each connection; earlier versions
+	// have none.
+	Lacks map[string][]span64 `json:"lacks,omitempty"`
 	// Raws are the raw streams that were applied; earlier versions have none.
 	Raws map[string]rawPrefix `json:"raw_streams,omitempty"`
 }
@@ -175,7 +181,7 @@ func Follow(ctx context.Context, opt Options, fo FollowOptions) (*Report, error)
 	}
 	f := &follower{opt: opt, fo: fo, report: newReport(), conns: map[string]*followed{},
 		ids: map[*source]int64{}, changed: map[*source]bool{}, counts: map[string]int64{},
-		raws: map[string]rawPrefix{}}
+		raws: map[string]rawPrefix{}, lacked: map[string][]span64{}}
 	f.reg = newRegistry(opt.Separate, filepath.Dir(opt.Archive), func(x wire.Finding) { f.report.add(x) })
 	err := f.run(ctx)
 	err = errors.Join(err, f.reg.words.close())
@@ -301,7 +307,17 @@ func (f *follower) openArchive() error {
 	f.opt.Schema = live.Schema()
 	f.foreign = before == nil && !live.Empty()
 	if before == nil {
-		body, err := json.Marshal(followState{Foreign: f.foreign})
+		if f.foreign {
+			// What it holds was stored by others, and counts as what was stored.
+			held, sources, err := live.Held()
+			if err != nil {
+				return err
+			}
+			c := &f.report.Counts
+			c.Rows, c.Segments, c.IndexEntries, c.ClockOffsets, c.Sources = held.Rows, held.Segments, held.IndexEntries, held.ClockOffsets, sources
+			f.earlier, f.added = *c, true
+		}
+		body, err := json.Marshal(followState{Counts: f.report.Counts, Foreign: f.foreign})
 		if err != nil {
 			return err
 		}
@@ -323,6 +339,9 @@ func (f *follower) openArchive() error {
 	}
 	if st.Raws != nil {
 		f.raws = st.Raws
+	}
+	if st.Lacks != nil {
+		f.lacked = st.Lacks
 	}
 	r := f.report
 	r.Counts, r.FindingsOmitted, r.Unchecked = st.Counts, st.Omitted, st.Unchecked
@@ -407,6 +426,10 @@ func (f *follower) look(ctx context.Context) (idle bool, stuck *wire.Finding, er
 
 // advance applies what is new of a connection.
 func (f *follower) advance(ctx context.Context, k *followed) (moved bool, hole *wire.Finding, err error) {
+	if k.begun && slices.ContainsFunc(k.lacks, func(h missing) bool { return k.spanning(h.from, h.from+1) != nil }) &&
+		f.startAgain("bytes of connection "+k.ID+" are here that were missing before") {
+		return moved, nil, nil
+	}
 	for ctx.Err() == nil && !k.done && f.again == "" {
 		runs := k.Runs()
 		i := slices.IndexFunc(runs, func(r *capture.Run) bool { return r.Start <= k.at && (k.at < r.End() || k.at == r.End() && k.begun) })
@@ -432,7 +455,7 @@ func (f *follower) advance(ctx context.Context, k *followed) (moved bool, hole *
 			if time.Since(k.hole) < f.fo.HolePatience && !f.fo.Once {
 				return moved, &x, nil
 			}
-			f.muted = k.at < f.before[k.ID]
+			f.muted = f.had(k, k.at)
 			f.found(x)
 			f.start(k, run)
 			if err := f.restore(k, run, &gap); err != nil {
@@ -445,6 +468,9 @@ func (f *follower) advance(ctx context.Context, k *followed) (moved bool, hole *
 			if run.Start > 0 || run.Context != nil {
 				h := k.holeAt(0, run)
 				head = &h
+			}
+			if f.fills(k) && f.startAgain("bytes of connection "+k.ID+" are here that were missing before") {
+				return moved, nil, nil
 			}
 			f.start(k, run)
 			if err := f.restore(k, run, head); err != nil {
@@ -492,7 +518,7 @@ func (f *follower) restore(k *followed, run *capture.Run, over *missing) error {
 	if k.dec, ok = dec.(*dendro.Decoder); !ok {
 		return errors.New("connection " + k.ID + " is none of " + dendro.Name)
 	}
-	f.muted = k.at < f.before[k.ID]
+	f.muted = f.had(k, k.at)
 	switch {
 	case over != nil:
 		return k.walker.passOver(*over, run.Context)
@@ -508,7 +534,7 @@ func (f *follower) read(ctx context.Context, k *followed, run *capture.Run, grow
 	units.Growing = growing
 	defer units.Close()
 	began := k.at
-	f.muted = k.at < f.before[k.ID]
+	f.muted = f.had(k, k.at)
 	_, err = k.walker.units(units, func(u wire.Unit) (bool, error) {
 		f.pending += int(u.Size)
 		if f.again == "" && !f.muted && (f.pending > commitBytes || time.Since(f.since) > commitEvery) {
@@ -517,7 +543,7 @@ func (f *follower) read(ctx context.Context, k *followed, run *capture.Run, grow
 			}
 			f.tell(Status{})
 		}
-		f.muted = k.at < f.before[k.ID]
+		f.muted = f.had(k, k.at)
 		return f.again == "" && ctx.Err() == nil, nil
 	})
 	return k.at > began, err
@@ -593,7 +619,7 @@ func (f *follower) commit() error {
 		return err
 	}
 	r := f.report
-	st := followState{Counts: f.total(), ByKind: r.FindingsByKind, Omitted: r.FindingsOmitted, Unchecked: r.Unchecked, AsideRows: size, Foreign: f.foreign, Raws: f.raws}
+	st := followState{Counts: f.total(), ByKind: r.FindingsByKind, Omitted: r.FindingsOmitted, Unchecked: r.Unchecked, AsideRows: size, Foreign: f.foreign, Raws: f.raws, Lacks: f.lacks()}
 	for _, x := range r.Findings {
 		st.Findings = append(st.Findings, storedFinding(x))
 	}
@@ -675,6 +701,7 @@ func (f *follower) rebuild() (err error) {
 	clear(f.conns)
 	f.before = map[string]int64{}
 	clear(f.raws)
+	clear(f.lacked)
 	for _, s := range f.reg.list {
 		f.ids[s] = s.id
 	}
@@ -759,6 +786,7 @@ func (f *follower) conclude() error {
 	b := &builder{opt: f.opt, report: r, sources: f.reg, contents: f.live, aside: f.aside, set: f.set}
 	for _, k := range f.order {
 		b.conns = append(b.conns, k.connection)
+		k.had = func(from, to int64) bool { return f.hadAll(k, from, to) }
 		if !k.begun || k.gone {
 			continue
 		}

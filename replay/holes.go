@@ -11,6 +11,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"io"
+	"maps"
 	"math"
 	"slices"
 
@@ -166,11 +167,13 @@ func (b *builder) prove() {
 	}
 	v.known = b.set.Known(func(id string) bool { return want[id] })
 	for _, c := range b.conns {
-		if len(c.lacks) == 0 {
-			continue
+		for _, h := range c.lacks {
+			if to, open := v.extent(c, h); c.had != nil && !open && c.had(h.from, to) {
+				c.regain(h)
+			}
 		}
 		for _, o := range b.conns {
-			if len(c.proved) == len(c.lacks) {
+			if len(c.proved) >= len(c.lacks) {
 				break
 			}
 			v.pair(c, o)
@@ -208,11 +211,8 @@ func (v *prover) pair(c, o *connection) {
 			continue
 		}
 		k := v.known[c.ID]
-		to, tail, ended := h.to, h.from >= c.end(), false
-		if tail && k != nil && k.End > h.from && k.End >= to {
-			to, ended = k.End, true
-		}
-		open := to < 0 || tail && !ended
+		tail := h.from >= c.end()
+		to, open := v.extent(c, h)
 		reach := to
 		if open {
 			reach = max(to, o.end())
@@ -237,7 +237,7 @@ func (v *prover) pair(c, o *connection) {
 		case !open && k.Covering(h.from, to) != nil: // and they fit
 		case !same.beside(c, h):
 			continue
-		case tail && ended && o.end() != to:
+		case tail && !open && o.end() != to:
 			// Another length: another connection that began alike.
 			continue
 		case tail && open && !(o.clean && c.bringsRows()):
@@ -245,11 +245,28 @@ func (v *prover) pair(c, o *connection) {
 			// only live rows show that both are one.
 			continue
 		}
-		if c.proved == nil {
-			c.proved = map[int64]bool{}
-		}
-		c.proved[h.from] = true
+		c.regain(h)
 	}
+}
+
+// extent is how far a hole reaches, -1 where nothing is known of that; open says
+// that there may be more behind it.
+func (v *prover) extent(c *connection, h missing) (to int64, open bool) {
+	if h.from < c.end() {
+		return h.to, h.to < 0
+	}
+	if k := v.known[c.ID]; k != nil && k.End > h.from && k.End >= h.to {
+		return k.End, false
+	}
+	return h.to, true
+}
+
+// regain notes that the bytes of a hole are had.
+func (c *connection) regain(h missing) {
+	if c.proved == nil {
+		c.proved = map[int64]bool{}
+	}
+	c.proved[h.from] = true
 }
 
 // fits says that the files of which it is known that they lay between two
@@ -358,4 +375,67 @@ func absentLosses(fs []wire.Finding) (ls []Loss) {
 		}
 	}
 	return ls
+}
+
+// span64 is a stretch of a connection, its second member -1 for one that has no
+// known end.
+type span64 [2]int64
+
+// had says that an earlier run applied the byte at an offset.
+func (f *follower) had(k *followed, at int64) bool {
+	return at < f.before[k.ID] && !f.lackedIn(k.ID, at, at+1)
+}
+
+// hadAll says that an earlier run is known to have applied all bytes from from to
+// to.
+func (f *follower) hadAll(k *followed, from, to int64) bool {
+	_, known := f.lacked[k.ID]
+	return known && to > 0 && to <= f.before[k.ID] && !f.lackedIn(k.ID, from, to)
+}
+
+// lackedIn says that an earlier run may have lacked bytes between two offsets.
+func (f *follower) lackedIn(id string, from, to int64) bool {
+	return slices.ContainsFunc(f.lacked[id], func(s span64) bool { return s[0] < to && (s[1] < 0 || from < s[1]) })
+}
+
+// fills says that bytes are here which an earlier run lacked, and takes back what
+// it found of that.
+func (f *follower) fills(k *followed) (some bool) {
+	for _, r := range k.Runs() {
+		end := min(r.End(), f.before[k.ID])
+		some = some || r.Start < end && f.lackedIn(k.ID, r.Start, end)
+	}
+	if some {
+		f.report.withdraw(func(x wire.Finding) bool {
+			return x.Connection == k.ID && isHole(x.Kind) && k.spanning(x.Offset, x.Offset+1) != nil
+		})
+	}
+	return some
+}
+
+// lacks are the holes in what was applied of all connections, by all runs.
+func (f *follower) lacks() map[string][]span64 {
+	all := maps.Clone(f.lacked)
+	for _, k := range f.order {
+		if !k.begun || k.gone {
+			continue
+		}
+		_, known := f.lacked[k.ID]
+		if !known && f.before[k.ID] > 0 {
+			continue // what an earlier version lacked of it is not known
+		}
+		left := []span64{}
+		for _, s := range f.lacked[k.ID] {
+			if s[1] < 0 || s[1] > k.at {
+				left = append(left, span64{max(s[0], k.at), s[1]})
+			}
+		}
+		for _, h := range k.lacks {
+			if !k.proved[h.from] && !f.hadAll(k, h.from, h.to) {
+				left = append(left, span64{h.from, h.to})
+			}
+		}
+		all[k.ID] = left
+	}
+	return all
 }

@@ -12,6 +12,7 @@ import (
 
 	"wiretape/capture"
 	"wiretape/internal/vfs"
+	"wiretape/replay/archive"
 	"wiretape/wire"
 )
 
@@ -201,5 +202,53 @@ func TestHolesAreProved(t *testing.T) {
 	_, want := mustBuild(t, Options{}, stream("real/small"))
 	if diff := cmp.Diff(want, d); diff != "" {
 		t.Errorf("archive of the two (-whole +two):\n%s", diff)
+	}
+}
+
+// TestUpdateFillsHoles: what an earlier run lacked is applied when it is here,
+// with or without the rest of what was applied before; and what an earlier run
+// applied is no loss where it was pruned since.
+func TestUpdateFillsHoles(t *testing.T) {
+	b := must(os.ReadFile(stream("real/small")))
+	dir, n := recorded(t, b, 64<<10)
+	_, want := mustBuild(t, Options{}, stream("real/small"))
+	for name, lacks := range map[string]string{"head": numbered(1), "middle": numbered(3), "tail": numbered(n)} {
+		for _, other := range []bool{false, true} {
+			out := filepath.Join(t.TempDir(), "out.dendro")
+			in := []string{without(t, dir, lacks)}
+			if other {
+				// A connection of another source, which later runs are not given:
+				// the archive can't be made anew from their inputs.
+				in = append(in, stream("telemetry/small"))
+			}
+			if r := update(t, out, in...); r.ExitCode() != 3 || r.Losses.Unknown != 1 {
+				t.Errorf("%s, the first run: exit code %d, %+v", name, r.ExitCode(), r.Losses)
+			}
+			for again := range 2 {
+				r := update(t, out, dir)
+				// What can't come behind what is stored is set aside, and told.
+				told := other && name != "tail" && r.FindingsByKind[archive.KindSegmentConflict] > 0
+				if (r.ExitCode() != 0) != told || r.Losses.Found != 0 {
+					t.Errorf("%s, run %d: exit code %d, %+v, %v", name, again+2, r.ExitCode(), r.Losses, r.Findings)
+				}
+			}
+			if diff := cmp.Diff(want, dump(t, out)); diff != "" && !other {
+				t.Errorf("%s: archive (-whole +ours):\n%s", name, diff)
+			}
+			// Pruned, and then not here: it was applied.
+			pruned := without(t, dir)
+			prunes(t, pruned, 1, 2)
+			r := update(t, out, without(t, pruned, numbered(1), numbered(2)))
+			if r.MadeGood[capture.KindPruned] != 1 || r.Losses != (Losses{Found: 1, MadeGood: 1}) {
+				t.Errorf("%s, pruned since: exit code %d, %+v, %v", name, r.ExitCode(), r.Losses, r.Findings)
+			}
+		}
+	}
+	// What an earlier run lacked is not taken for applied.
+	out := filepath.Join(t.TempDir(), "out.dendro")
+	for range 3 {
+		if r := update(t, out, without(t, dir, numbered(2))); r.ExitCode() != 3 || r.Losses != (Losses{Found: 1, Unknown: 1}) {
+			t.Errorf("missing each time: exit code %d, %+v", r.ExitCode(), r.Losses)
+		}
 	}
 }

@@ -181,6 +181,17 @@ type htmlTick struct {
 // htmlLoss is a loss with what became of it.
 type htmlLoss struct{ State, Word, Text string }
 
+// htmlLosses are the first losses, and how many more there are.
+func htmlLosses(losses []Loss, omitted int64) (out []htmlLoss, more string) {
+	for i, l := range losses {
+		if i == htmlFindings {
+			return out, wire.Many(int64(len(losses)-i)+omitted, "more loss")
+		}
+		out = append(out, htmlLoss{string(l.State), l.State.words(), l.what()})
+	}
+	return out, ""
+}
+
 // htmlKey is one colour of the picture.
 type htmlKey struct{ Class, Word string }
 
@@ -260,6 +271,8 @@ func (r *Report) HTML(w io.Writer, archive string) error {
 		Key                            []htmlKey
 		Bins                           int
 		More                           string
+		Losses                         []htmlLoss
+		MoreLosses                     string
 	}{Archive: archive, Verdict: string(r.Verdict), Error: r.Error, Selection: r.Selection, Quarantine: r.Quarantine, Bins: coverageBins}
 	if r.Verdict == Failed {
 		page.Words = "Failed: " + wire.SafeText(r.Error, 500)
@@ -305,15 +318,10 @@ func (r *Report) HTML(w io.Writer, archive string) error {
 			}
 			h.Streams = append(h.Streams, x)
 		}
-		for i, l := range s.Losses {
-			if i == htmlFindings {
-				h.MoreLosses = wire.Many(int64(len(s.Losses)-i)+s.LossesOmitted, "more loss")
-				break
-			}
-			h.Losses = append(h.Losses, htmlLoss{string(l.State), l.State.words(), l.what()})
-		}
+		h.Losses, h.MoreLosses = htmlLosses(s.Losses, s.LossesOmitted)
 		page.Sources = append(page.Sources, h)
 	}
+	page.Losses, page.MoreLosses = htmlLosses(r.Nobodys, 0)
 	for _, w := range coverWords {
 		if drawnClasses[w.class] {
 			page.Key = append(page.Key, htmlKey{w.class, w.word})
@@ -371,6 +379,7 @@ rect.sealed{fill:var(--sealed)}rect.live{fill:var(--live)}rect.gap{fill:var(--ga
 {{if .More}}<p class="dim">… and {{.More}}, in the JSON report</p>{{end}}
 {{if .Losses}}<h3>Losses</h3><ul class="losses">{{range .Losses}}<li class="{{.State}}"><b>{{.Word}}</b> {{.Text}}</li>{{end}}{{if .MoreLosses}}<li class="dim">… and {{.MoreLosses}}</li>{{end}}</ul>{{end}}{{end}}
 {{if .More}}<p class="dim">… and {{.More}}</p>{{end}}
+{{if .Losses}}<h2>Losses of no source that is known</h2><ul class="losses">{{range .Losses}}<li class="{{.State}}"><b>{{.Word}}</b> {{.Text}}</li>{{end}}{{if .MoreLosses}}<li class="dim">… and {{.MoreLosses}}</li>{{end}}</ul>{{end}}
 {{if .Kinds}}<h2>Findings</h2>{{range .Kinds}}<h3>{{.Kind}} <span class="dim">{{.N}}</span></h3><ul>{{range .Findings}}<li>{{.Line}}{{if .Cost}}<br><span class="dim">{{.Cost}}</span>{{end}}</li>{{end}}{{if .More}}<li class="dim">… and {{.More}} more, in the JSON report</li>{{end}}</ul>{{end}}{{end}}
 {{if .Unchecked}}<h2>Not checked (no fault)</h2><ul>{{range .Unchecked}}<li>{{.N}} × {{.Name}}</li>{{end}}</ul>{{end}}
 </body></html>

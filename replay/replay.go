@@ -91,6 +91,12 @@ func (e *RefusedError) Error() string { return e.Finding.Message }
 func Build(set *capture.Set, opt Options) (*Report, error) {
 	r := newReport()
 	err := rebuild(set, opt, r)
+	if err != nil {
+		// No archive was made: nothing is stored.
+		c := &r.Counts
+		c.Rows, c.Segments, c.IndexEntries, c.ClockOffsets = 0, 0, 0, 0
+		r.Source, r.SourcesOmitted = []ReportSource{}, 0
+	}
 	r.finish(err)
 	return r, err
 }

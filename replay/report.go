@@ -6,9 +6,7 @@ package replay
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"maps"
 	"slices"
-	"strings"
 
 	"wiretape/replay/archive"
 	"wiretape/replay/internal/outcome"
@@ -215,6 +213,19 @@ func newReport() *Report {
 
 func (r *Report) add(f wire.Finding) { r.Note(f) }
 
+// withdraw takes findings back that are none any more.
+func (r *Report) withdraw(which func(wire.Finding) bool) {
+	r.Findings = slices.DeleteFunc(r.Findings, func(f wire.Finding) bool {
+		out := which(f)
+		if out {
+			if r.FindingsByKind[f.Kind]--; r.FindingsByKind[f.Kind] == 0 {
+				delete(r.FindingsByKind, f.Kind)
+			}
+		}
+		return out
+	})
+}
+
 func (r *Report) note(why string) {
 	if r.Unchecked == nil {
 		r.Unchecked = map[string]int64{}
@@ -253,10 +264,4 @@ func sha(b []byte) string {
 }
 
 // label is how people know a source.
-func label(labels map[string]string) string {
-	var parts []string
-	for _, k := range slices.Sorted(maps.Keys(labels)) {
-		parts = append(parts, wire.SafeText(k, 40)+"="+wire.SafeText(labels[k], 60))
-	}
-	return strings.Join(parts, " ")
-}
+func label(labels map[string]string) string { return archive.LabelWords(labels) }

@@ -5,11 +5,6 @@ package replay
 // selection, so that nobody takes a part for the whole.
 
 import (
-	"fmt"
-	"maps"
-	"slices"
-	"strings"
-
 	"wiretape/replay/archive"
 	"wiretape/wire"
 )
@@ -43,70 +38,22 @@ func (s *Selection) statements() []string {
 	return out
 }
 
-// maxPresent is how many names a message lists.
-const maxPresent = 10
-
-// present is what the input holds, for who selected nothing of it.
-type present struct {
-	from, to int64
-	any      bool
-	streams  map[string]bool
-}
-
-func (x *present) saw(stream string, first, last int64) {
-	if !x.any {
-		x.from, x.to, x.any, x.streams = first, last, true, map[string]bool{}
-	}
-	x.from, x.to = min(x.from, first), max(x.to, last)
-	if len(x.streams) <= maxPresent {
-		x.streams[stream] = true
-	}
-}
-
 // nothing is ErrNothing with what there is.
 func (b *builder) nothing() error {
-	var parts []string
-	if b.present.any {
-		parts = append(parts, between([2]int64{b.present.from, b.present.to}),
-			"streams "+listed(slices.Sorted(maps.Keys(b.present.streams))))
-	}
-	var sources []string
 	for _, s := range b.sources.list {
-		if len(sources) > maxPresent {
+		if b.present.Full() {
 			break
 		}
-		name := s.uuid
+		var labels map[string]string
 		if len(s.parts) > 0 {
-			labels, _, err := s.parts[0].told()
-			if err != nil {
+			var err error
+			if labels, _, err = s.parts[0].told(); err != nil {
 				return err
 			}
-			if l := label(labels); l != "" {
-				name += " (" + l + ")"
-			}
 		}
-		sources = append(sources, name)
+		b.present.Source(s.uuid, labels)
 	}
-	if len(sources) > 0 {
-		parts = append(parts, "sources "+listed(sources))
-	}
-	if len(parts) == 0 {
-		return ErrNothing
-	}
-	return fmt.Errorf("%w: it holds %s", ErrNothing, strings.Join(parts, "; "))
-}
-
-// listed writes names, the first few of them.
-func listed(names []string) string {
-	var shown []string
-	for i, n := range names {
-		if i == maxPresent {
-			shown = append(shown, "…")
-			break
-		}
-		shown = append(shown, wire.SafeText(n, 100))
-	}
-	return strings.Join(shown, ", ")
+	return b.present.Nothing(ErrNothing)
 }
 
 // source says that a source is selected.

@@ -51,6 +51,8 @@ type connection struct {
 	// their first offset, whose bytes another connection has.
 	lacks  []missing
 	proved map[int64]bool
+	// had, if set, says that an earlier run applied the bytes from from to to.
+	had func(from, to int64) bool
 	// damage is where something was found wrong with its bytes.
 	damage [][2]int64
 	// nobodys are its losses that no source is known of.

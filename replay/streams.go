@@ -232,14 +232,8 @@ func (r *rawStream) prefix() rawPrefix {
 // forget takes back what an earlier run found behind the end of what it applied
 // of a stream: the stream may have grown, and is read again from there.
 func (f *follower) forget(k *followed) {
-	at, r := f.before[k.ID], f.report
-	r.Findings = slices.DeleteFunc(r.Findings, func(x wire.Finding) bool {
-		again := x.Connection == k.ID && x.Offset >= at && x.Kind != KindNameReused && at > 0
-		if again {
-			if r.FindingsByKind[x.Kind]--; r.FindingsByKind[x.Kind] == 0 {
-				delete(r.FindingsByKind, x.Kind)
-			}
-		}
-		return again
+	at := f.before[k.ID]
+	f.report.withdraw(func(x wire.Finding) bool {
+		return x.Connection == k.ID && x.Offset >= at && x.Kind != KindNameReused && at > 0
 	})
 }

@@ -30,8 +30,27 @@ func (r *Report) Text(w io.Writer, archive string) error {
 		fmt.Fprintf(b, "  only      %s\n", wire.SafeText(strings.Join(r.Selection, "; "), 1000))
 	}
 	fmt.Fprintf(b, "  read      %s in %s of %s\n", humanize.IBytes(uint64(c.Bytes)), wire.Many(c.Frames, "frame"), wire.Many(c.Connections, "connection"))
+	if r.Verdict != Failed {
+		r.stored(b)
+	}
+	r.List.Text(b)
+	if r.Quarantine != "" {
+		fmt.Fprintf(b, "What could not be in the archive is in %s, with its bytes.\n", archive+quarantineSuffix)
+	}
+	if r.Verdict != Failed {
+		for _, l := range r.advice() {
+			fmt.Fprintln(b, l)
+		}
+	}
+	return b.Flush()
+}
+
+// stored says what the archive holds, and what it does not.
+func (r *Report) stored(b io.Writer) {
+	c := &r.Counts
 	if n := r.New; n != nil {
-		fmt.Fprintf(b, "  new       %s in %s; %s, %s\n", humanize.IBytes(uint64(max(0, n.Bytes))), wire.Many(n.Frames, "frame"), wire.Many(n.Segments, "segment"), wire.Many(n.Rows, "live row"))
+		fmt.Fprintf(b, "  new       %s in %s; %s, %s\n", humanize.IBytes(uint64(max(0, n.Bytes))), wire.Many(n.Frames, "frame"),
+			change(n.Segments, "segment", ""), change(n.Rows, "live row", ", which segments hold now"))
 	}
 	fmt.Fprintf(b, "  stored    %s, %s, %s, %s of %s\n", wire.Many(c.Segments, "segment"), wire.Many(c.Rows, "live row"),
 		wire.Many(c.IndexEntries, "index entry"), wire.Many(c.ClockOffsets, "clock offset"), wire.Many(c.Sources, "source"))
@@ -80,14 +99,14 @@ func (r *Report) Text(w io.Writer, archive string) error {
 			fmt.Fprintf(b, "  %6d  %s\n", r.Unchecked[why], wire.SafeText(why, 200))
 		}
 	}
-	r.List.Text(b)
-	if r.Quarantine != "" {
-		fmt.Fprintf(b, "What could not be in the archive is in %s, with its bytes.\n", archive+quarantineSuffix)
+}
+
+// change says how many more or fewer there are, and of fewer why.
+func change(n int64, what, why string) string {
+	if n < 0 {
+		return wire.Many(-n, what) + " fewer" + why
 	}
-	for _, l := range r.advice() {
-		fmt.Fprintln(b, l)
-	}
-	return b.Flush()
+	return wire.Many(n, what)
 }
 
 // headline says what a rebuild that did not fail came to.

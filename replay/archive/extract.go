@@ -174,7 +174,7 @@ func (a *Archive) Extract(ctx context.Context, dir string, sel Selection) (m *Ma
 		return len(s.Streams) > 0 || len(sel.Streams) == 0 && len(s.ClockOffsets) > 0
 	}
 	if len(x.out.Selection) > 0 && !slices.ContainsFunc(x.out.Sources, some) {
-		return nil, ErrNothing
+		return nil, a.nothing(sources)
 	}
 	if err := x.finish(); err != nil {
 		return nil, err

@@ -131,6 +131,19 @@ func (l *Live) Empty() bool { return len(l.sources) == 0 }
 // Counts are what was done since the archive was opened.
 func (l *Live) Counts() Counts { return l.counts }
 
+// Held counts what the archive holds, whoever stored it.
+func (l *Live) Held() (c Counts, sources int64, err error) {
+	for _, x := range []struct {
+		table string
+		n     *int64
+	}{{"wal", &c.Rows}, {"segments", &c.Segments}, {"caller_rows", &c.IndexEntries}, {"clock_offsets", &c.ClockOffsets}, {"sources", &sources}} {
+		if *x.n, err = l.db.Int("SELECT count(*) FROM " + x.table); err != nil {
+			return c, sources, l.wrap(err)
+		}
+	}
+	return c, sources, nil
+}
+
 // Close closes the archive; what was not committed is gone.
 func (l *Live) Close() error { return l.wrap(l.db.Close()) }
 
