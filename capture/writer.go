@@ -98,6 +98,15 @@ func (w *Writer) Protocol() string {
 	return w.framing.name()
 }
 
+// Searching says that for some time now no frame was found in what came, and one
+// is looked for.
+func (w *Writer) Searching() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	fr := w.framing
+	return fr.scanner != nil && fr.scanner.Searching() && fr.offset-fr.lastWhole >= wire.DetectLimit
+}
+
 // Stats are offsets in the connection: how much came in by Write, how much of
 // it is in files, how much of that survives a power loss.
 type Stats struct{ Received, Written, Synced int64 }

@@ -27,8 +27,10 @@ import (
 	"wiretape/capture/record"
 	"wiretape/capture/sidecar"
 	"wiretape/capture/source"
+	"wiretape/internal/fixture"
 	"wiretape/internal/peer"
 	"wiretape/internal/vfs"
+	"wiretape/wire"
 )
 
 // torture says that the long campaigns run.
@@ -793,6 +795,84 @@ func TestWrongProtocol(t *testing.T) {
 				t.Errorf("%v", err)
 			}
 		})
+	}
+}
+
+// TestAnotherProtocol: of a named protocol whose streams may begin anywhere, bytes
+// that begin as another's do end the recorder with the reason, also where they
+// come one by one. Bytes that tell nothing are recorded to their end, warned of
+// once, and the framing is lost.
+func TestAnotherProtocol(t *testing.T) {
+	dendro := real(t)
+	aewr := fixture.Read(t, "../../wire/aewr/testdata/sessions/v31-down.stream")
+	melin := fixture.Read(t, "../../wire/melin/testdata/s1-main/conn01-p2r.bin.gz")
+	text := bytes.Repeat([]byte("a line of text\n"), 2000)
+	for _, tc := range []struct {
+		name, protocol string
+		stream         []byte
+		other          string
+		ending         wire.Ending
+	}{
+		{"dendro", "melin", dendro, "dendro", ""},
+		{"dendro", "aewr", dendro, "dendro", ""},
+		{"aewr", "melin", aewr, "aewr", ""},
+		{"melin", "aewr", melin, "melin", ""},
+		{"aewr", "dendro", aewr, "bad-preamble", ""},
+		{"text", "melin", text, "", wire.EndingLost},
+		{"text", "aewr", text, "", wire.EndingLost},
+		{"the middle of aewr", "aewr", aewr[70:], "", wire.EndingClean},
+		{"the middle of melin", "melin", melin[3:], "", wire.EndingClean},
+		{"itself", "melin", melin, "", wire.EndingClean},
+		{"itself", "aewr", aewr, "", wire.EndingClean},
+	} {
+		for _, piece := range []int{1, len(tc.stream)} {
+			t.Run(fmt.Sprintf("%s as %s, by %d", tc.name, tc.protocol, piece), func(t *testing.T) {
+				addr := peer.Listen(t, func(c net.Conn, _ int) error {
+					for p, n := tc.stream, piece; len(p) > 0; {
+						if len(tc.stream)-len(p) >= 100 {
+							n = len(p) // the first bytes tell
+						}
+						if _, err := c.Write(p[:min(n, len(p))]); err != nil {
+							return nil
+						}
+						p = p[min(n, len(p)):]
+					}
+					if tc.other != "" {
+						return peer.Hold(c) // nothing but what it is ends it
+					}
+					return nil
+				})
+				mem := vfs.NewMem()
+				var log bytes.Buffer
+				r := open(t, "rec", record.Options{Protocol: tc.protocol, NoRetry: tc.other == "", Capture: capture.Options{FS: mem},
+					Log: slog.New(slog.NewTextHandler(&log, nil))})
+				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+				defer cancel()
+				r.Record(ctx, sourceOf(t, "tcp://"+addr, source.Options{}))
+				rep, err := r.Close()
+				byID, ids, _ := recorded(mem.Files())
+				if len(ids) != 1 || ctx.Err() != nil {
+					t.Fatalf("%d connections, %v", len(ids), ctx.Err())
+				}
+				if tc.other != "" {
+					var wrong *record.WrongProtocolError
+					if !errors.As(err, &wrong) || wrong.Finding.Got != tc.other && wrong.Finding.Kind != tc.other || !bytes.HasPrefix(tc.stream, byID[ids[0]]) || len(byID[ids[0]]) == 0 {
+						t.Errorf("%v, %d bytes kept", err, len(byID[ids[0]]))
+					}
+					return
+				}
+				if err != nil || !bytes.Equal(byID[ids[0]], tc.stream) || rep.Ended[0].Framing != string(tc.ending) {
+					t.Errorf("%v, %d of %d bytes, %+v", err, len(byID[ids[0]]), len(tc.stream), rep.Ended)
+				}
+				want := 0
+				if tc.ending == wire.EndingLost {
+					want = 1
+				}
+				if n := strings.Count(log.String(), "no frames are found"); n != want {
+					t.Errorf("warned %d times:\n%s", n, log.String())
+				}
+			})
+		}
 	}
 }
 

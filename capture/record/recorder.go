@@ -530,11 +530,15 @@ func (r *Recorder) receive(c *source.Conn, t *tape) (source.Verdict, error) {
 }
 
 // protocolCheck holds the first bytes of a connection against the protocol
-// that was named.
+// that was named: they are of another one where that knows them as its own, or
+// where the named one has a preamble and they are none. All others may be a
+// stream that begins in its middle or is damaged.
 type protocolCheck struct {
-	name   string
-	dec    wire.Decoder
-	prefix []byte
+	registry wire.Registry
+	named    wire.Protocol
+	dec      wire.Decoder
+	prefix   []byte
+	headed   bool // the decoder has nothing against them
 }
 
 // newProtocolCheck is nil when there is nothing to hold the bytes against.
@@ -547,12 +551,45 @@ func newProtocolCheck(reg wire.Registry, name string) *protocolCheck {
 	if err != nil {
 		return nil
 	}
-	return &protocolCheck{name: name, dec: dec}
+	return &protocolCheck{registry: reg, named: p, dec: dec}
 }
 
 // look gives the check that goes on, nil when it is done.
 func (k *protocolCheck) look(p []byte) (*protocolCheck, error) {
 	k.prefix = append(k.prefix, p[:min(len(p), wire.DetectLimit-len(k.prefix))]...)
+	if !k.headed {
+		done, wrong := k.head()
+		if wrong != nil {
+			return nil, wrong
+		}
+		k.headed = done
+	}
+	other, more := k.other()
+	if other != nil {
+		return nil, &WrongProtocolError{Protocol: k.named.Name(), Finding: wire.Finding{Kind: capture.KindProtocol,
+			Want: k.named.Name(), Got: other.Name(), Message: "it begins as a stream of " + other.Name() + " does"}}
+	}
+	if k.headed && !more || len(k.prefix) >= wire.DetectLimit {
+		return nil, nil
+	}
+	return k, nil
+}
+
+// other is the protocol that knows the bytes as its own where the named one does
+// not; more says that further bytes could tell.
+func (k *protocolCheck) other() (p wire.Protocol, more bool) {
+	end := len(k.prefix) >= wire.DetectLimit
+	if m, _ := k.named.Detect(k.prefix, end); m == wire.Matched {
+		return nil, false
+	}
+	if p, _, more = k.registry.Detect(k.prefix, end); p == k.named {
+		p = nil
+	}
+	return p, more
+}
+
+// head is the decoder's word; done says that it has one.
+func (k *protocolCheck) head() (done bool, wrong error) {
 	h := k.dec.Head(k.prefix, false)
 	var found []wire.Finding
 	switch {
@@ -564,14 +601,14 @@ func (k *protocolCheck) look(p []byte) (*protocolCheck, error) {
 		found = k.dec.Observe(wire.Unit{Type: h.Type, Size: h.Size, Kind: h.Kind, Bytes: k.prefix[:h.Size]}, nil)
 	case h.Type == wire.UnitFrame, len(k.prefix) >= wire.DetectLimit:
 	default:
-		return k, nil
+		return false, nil
 	}
 	for _, f := range found {
 		if f.Kind == wire.KindBadPreamble || f.Kind == wire.KindBadVersion {
-			return nil, &WrongProtocolError{Protocol: k.name, Finding: f}
+			return true, &WrongProtocolError{Protocol: k.named.Name(), Finding: f}
 		}
 	}
-	return nil, nil
+	return true, nil
 }
 
 // report notes a connection's end. only says that no other will follow it.

@@ -33,6 +33,8 @@ type tape struct {
 	w atomic.Pointer[capture.Writer]
 	// protocol is what the bytes are, "" while that is not told.
 	protocol atomic.Pointer[string]
+	// unframed: it was said that no frames are found.
+	unframed bool
 
 	received atomic.Int64
 	broken   atomic.Bool
@@ -193,6 +195,7 @@ func (t *tape) run() {
 	}
 	ending, cerr := w.Close(v, why)
 	t.tellProtocol(w)
+	t.tellUnframed(w, ending == wire.EndingLost)
 	t.account()
 	if cerr != nil && err == nil {
 		err = cerr
@@ -223,6 +226,7 @@ func (t *tape) loop(w *capture.Writer) error {
 			}
 			err = t.write(w, p, from, marks)
 			t.tellProtocol(w)
+			t.tellUnframed(w, w.Searching())
 			t.buf.release(len(p))
 			select {
 			case <-t.rotate:
@@ -283,6 +287,14 @@ func (t *tape) tellProtocol(w *capture.Writer) {
 		return
 	}
 	log.Info("protocol")
+}
+
+// tellUnframed says once that what comes is not framed as its protocol is.
+func (t *tape) tellUnframed(w *capture.Writer, unframed bool) {
+	if unframed && !t.unframed {
+		t.unframed = true
+		t.r.log.Warn("no frames are found in what comes, and it is recorded all the same", "endpoint", t.name, "connection", w.ID(), "protocol", w.Protocol())
+	}
 }
 
 // protocolName is what the bytes are, "" while that is not told.

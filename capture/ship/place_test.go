@@ -193,6 +193,31 @@ func TestWatchSaysWhatIsLeft(t *testing.T) {
 	}
 }
 
+// TestPassBesideARecorder: what is sealed while a pass is under way is the next
+// one's, and nothing to report.
+func TestPassBesideARecorder(t *testing.T) {
+	mem := vfs.NewMem()
+	d, w := recording(t, mem, "/src")
+	defer d.Close()
+	folder(t, mem, "/far")
+	more := 1
+	f := &vfs.Fault{FS: mem, Decide: func(op vfs.Op) vfs.Verdict {
+		if more > 0 && op.Kind == "write" && strings.HasSuffix(op.Name, ".cap.new") {
+			more--
+			write(t, w, 9_000)
+		}
+		return vfs.Verdict{}
+	}}
+	dest, err := ship.NewFolder(f, "/far")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rep := &ship.Report{}
+	if err := shipper(t, mem, "/src", dest, ship.Options{}).Pass(t.Context(), rep); err != nil || len(rep.Findings) > 0 || *rep.Unshipped != 0 || rep.Shipped != 6 || more != 0 {
+		t.Errorf("%v, %+v", err, rep)
+	}
+}
+
 func sums(dir string) []string {
 	names, _ := filepath.Glob(filepath.Join(dir, "*.sha256"))
 	return names

@@ -129,6 +129,8 @@ type Shipper struct {
 	refused  map[string]int64
 	reported map[string]bool
 	watching bool
+	// listed are the files that the newest pass was to ship.
+	listed map[string]bool
 }
 
 // New makes a shipper for a capture directory, which must exist.
@@ -187,7 +189,13 @@ func (i item) mark() string { return i.stem + ".cap" }
 // on: an *AwayError before anything was written to a place that is not the
 // destination.
 func (s *Shipper) Pass(ctx context.Context, rep *Report) error {
-	return s.ended(s.pass(ctx, rep), rep)
+	s.listed = nil
+	err := s.pass(ctx, rep)
+	if err != nil {
+		return s.ended(err, rep, nil)
+	}
+	// What is sealed since is for the next pass.
+	return s.ended(nil, rep, s.listed)
 }
 
 func (s *Shipper) pass(ctx context.Context, rep *Report) error {
@@ -221,6 +229,10 @@ func (s *Shipper) pass(ctx context.Context, rep *Report) error {
 	}
 	if rep.counted == nil {
 		rep.counted = map[string]bool{}
+	}
+	s.listed = make(map[string]bool, len(items))
+	for _, i := range items {
+		s.listed[i.mark()] = true
 	}
 	there := s.mem.at(s.here.Mark)
 	var total, unsent, done int64
@@ -277,9 +289,10 @@ func (s *Shipper) pass(ctx context.Context, rep *Report) error {
 	return nil
 }
 
-// ended completes the report of shipping that ended with err.
-func (s *Shipper) ended(err error, rep *Report) error {
-	if rerr := s.remaining(rep); err == nil {
+// ended completes the report of shipping that ended with err; of is what was to
+// be shipped, nil for all that is sealed.
+func (s *Shipper) ended(err error, rep *Report, of map[string]bool) error {
+	if rerr := s.remaining(rep, of); err == nil {
 		err = rerr
 	}
 	return err
@@ -288,7 +301,7 @@ func (s *Shipper) ended(err error, rep *Report) error {
 // remaining reports which sealed files the journal does not call shipped to the
 // destination now that shipping ends: to the place that was met last, or, where
 // none was, to the newest of its name.
-func (s *Shipper) remaining(rep *Report) error {
+func (s *Shipper) remaining(rep *Report, of map[string]bool) error {
 	rep.Unshipped = nil
 	if err := s.mem.update(s.fs, s.dir, s.dest.String()); err != nil {
 		return err
@@ -310,7 +323,7 @@ func (s *Shipper) remaining(rep *Report) error {
 	}
 	n := int64(0)
 	for _, i := range items {
-		if there[i.mark()].good {
+		if there[i.mark()].good || of != nil && !of[i.mark()] {
 			continue
 		}
 		n++

@@ -39,7 +39,7 @@ func (s *Shipper) Watch(ctx context.Context, poll time.Duration, rep *Report) er
 	defer w.close()
 	failed := s.passes(ctx, w, rep)
 	s.watching = false
-	return s.ended(failed, rep)
+	return s.ended(failed, rep, nil)
 }
 
 // passes gives the error that stands when ctx ends.
