@@ -143,7 +143,7 @@ func (d *Decoder) Head(b []byte, end bool) wire.Head {
 		h := preambleHead(b, end)
 		if f := h.Finding; d.named && f != nil && f.Kind == wire.KindBadPreamble {
 			f.Message = "the stream does not begin as one of dendro does: it starts with " + f.Got + ", not with " + f.Want + "; the first Handshake is looked for"
-			h = search(b, 1, end)
+			h = search(b, 0, end)
 			h.Finding = f
 		}
 		return h
@@ -223,6 +223,14 @@ func preambleHead(b []byte, end bool) wire.Head {
 	return h
 }
 
+// headless is found of a stream that begins with its first Handshake.
+func headless(u wire.Unit) wire.Finding {
+	got := quoted(string(u.Bytes[:min(len(u.Bytes), len(Magic))]))
+	return wire.Finding{Kind: wire.KindBadPreamble, Offset: u.Offset, Field: "magic", Want: quoted(Magic), Got: got,
+		Message: "the stream does not begin as one of dendro does: a Handshake comes first, and no preamble before it",
+		Cost:    "what came before it, if anything did"}
+}
+
 // quoted shows bytes that may be anything.
 func quoted(s string) string { return "“" + wire.SafeText(s, labelLimit) + "”" }
 
@@ -293,12 +301,16 @@ func (d *Decoder) Observe(u wire.Unit, found []wire.Finding) []wire.Finding {
 	case wire.UnitJunk, wire.UnitLost:
 		d.forget()
 		zeros := len(u.Bytes) >= LenSize && binary.LittleEndian.Uint32(u.Bytes) == 0
-		if zeros && d.phase != searching {
+		// Zeros in the place of a preamble may be any part of any frame.
+		if zeros && (d.phase == atFrame || d.phase == inZeros) {
 			d.phase = inZeros
 		} else {
 			d.phase = searching
 		}
 	case wire.UnitFrame:
+		if d.phase == atPreamble {
+			found = append(found, headless(u))
+		}
 		d.phase = atFrame
 		return d.frame(u, found)
 	}
