@@ -7,23 +7,20 @@ package unfinished
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
-
-	"wiretape/internal/vfs"
 )
 
 // Suffix is added to a name for the folder while it is unfinished, lockSuffix to
-// that for the lock of the process that works on it.
+// that for the lock of the process that works on it, or on the whole output.
 const (
 	Suffix     = ".unfinished"
 	lockSuffix = ".lock"
 )
 
-// The mark lies in each unfinished folder, and the lock has its text, so that
-// they are told from what is not this tool's. It is written before anything
+// The mark lies in each unfinished folder, and the lock begins with its text, so
+// that they are told from what is not this tool's. It is written before anything
 // else.
 const (
 	markName = ".wiretape-unfinished"
@@ -38,9 +35,6 @@ type existsError struct{}
 func (existsError) Error() string        { return "is there already" }
 func (existsError) Is(target error) bool { return target == fs.ErrExist }
 
-// ErrBusy: another process is making the same folder.
-var ErrBusy = errors.New("is being made by another process")
-
 // ForeignError: at a name that the output needs lies what is not this tool's.
 type ForeignError struct{ Path string }
 
@@ -53,7 +47,9 @@ func (e *ForeignError) Error() string {
 type Folder struct {
 	name string // it will have
 	path string // it has
-	lock *lock
+	lock *Lock
+	// own: the lock ends with the folder; the holder of another keeps it.
+	own bool
 }
 
 // Path is where the folder is until it has its name.
@@ -64,22 +60,33 @@ func (u *Folder) Path() string { return u.path }
 // ErrBusy: another process is at it; a *ForeignError: something else lies where
 // the folder would be.
 func Start(name string) (*Folder, error) {
-	u, err := take(name)
+	l, err := take(filepath.Clean(name))
 	if err != nil {
 		return nil, err
 	}
+	u, err := l.Start()
+	if err != nil {
+		return nil, errors.Join(err, l.Release())
+	}
+	u.own = true
+	return u, nil
+}
+
+// Start is the function Start for the name whose lock is held, and goes on being
+// held when the folder is published or abandoned.
+func (l *Lock) Start() (*Folder, error) {
+	u := l.folder()
 	// Looked for under the lock: the one who held it may just have made it.
-	if _, err := os.Lstat(name); err == nil {
-		err = fmt.Errorf("%s %w", name, ErrExists)
-		return nil, errors.Join(err, u.release())
+	if _, err := os.Lstat(u.name); err == nil {
+		return nil, fmt.Errorf("%s %w", u.name, ErrExists)
 	} else if !errors.Is(err, fs.ErrNotExist) {
-		return nil, errors.Join(err, u.release())
+		return nil, err
 	}
 	if err := u.remove(); err != nil {
-		return nil, errors.Join(err, u.release())
+		return nil, err
 	}
 	if err := u.make(); err != nil {
-		return nil, errors.Join(err, u.release())
+		return nil, err
 	}
 	return u, nil
 }
@@ -92,25 +99,18 @@ func Sweep(name string) error {
 			return nil
 		}
 	}
-	u, err := take(name)
+	l, err := take(filepath.Clean(name))
 	if err != nil {
 		return err
 	}
-	return errors.Join(u.remove(), u.release())
+	return errors.Join(l.Sweep(), l.Release())
 }
 
-// take locks what belongs to name.
-func take(name string) (*Folder, error) {
-	name = filepath.Clean(name)
-	u := &Folder{name: name, path: name + Suffix}
-	var err error
-	if u.lock, err = acquire(u.path + lockSuffix); errors.Is(err, vfs.ErrLocked) {
-		return nil, fmt.Errorf("%s %w", name, ErrBusy)
-	} else if err != nil {
-		return nil, fmt.Errorf("starting %s: %w", name, err)
-	}
-	return u, nil
-}
+// Sweep removes what a run that was stopped left of the folder for the name
+// whose lock is held.
+func (l *Lock) Sweep() error { return l.folder().remove() }
+
+func (l *Lock) folder() *Folder { return &Folder{name: l.name, path: l.name + Suffix, lock: l} }
 
 // remove removes what an earlier run left.
 func (u *Folder) remove() error {
@@ -173,7 +173,7 @@ func (u *Folder) make() error {
 	return nil
 }
 
-// marked says that a file is the mark, or a lock with its text.
+// marked says that a file is the mark.
 func marked(path string) bool {
 	info, err := os.Lstat(path)
 	if err != nil || !info.Mode().IsRegular() || info.Size() != int64(len(markText)) {
@@ -220,48 +220,10 @@ func (u *Folder) Abandon() error {
 func (u *Folder) release() error {
 	l := u.lock
 	u.lock = nil
-	return l.release()
-}
-
-// lock is the lock of one process on a name.
-type lock struct {
-	path string
-	held io.Closer
-	// left: an earlier run that was stopped left the file. keep: an empty file
-	// was there, and who made it is not known.
-	left, keep bool
-}
-
-// acquire locks a name with a file that has the mark's text.
-func acquire(path string) (*lock, error) {
-	l := &lock{path: path}
-	note := []byte(markText)
-	switch info, err := os.Lstat(path); {
-	case errors.Is(err, fs.ErrNotExist):
-	case err != nil:
-		return nil, err
-	case info.Mode().IsRegular() && info.Size() == 0:
-		// Made just now, or never written to before a crash, or somebody's.
-		l.left, l.keep, note = true, true, nil
-	case marked(path):
-		l.left = true
-	default:
-		return nil, &ForeignError{path}
+	if !u.own {
+		return nil
 	}
-	var err error
-	l.held, err = vfs.OS.Lock(path, note)
-	if err != nil {
-		return nil, err
-	}
-	return l, nil
-}
-
-func (l *lock) release() error {
-	var err error
-	if !l.keep {
-		err = os.Remove(l.path)
-	}
-	return errors.Join(err, l.held.Close())
+	return l.Release()
 }
 
 // WriteFile makes a new file and syncs it.

@@ -77,13 +77,7 @@ func (osFS) Lock(name string, note []byte) (io.Closer, error) {
 	if err != nil {
 		return nil, err
 	}
-	for range lockTries {
-		if err = lockFile(f); !errors.Is(err, ErrLocked) {
-			break
-		}
-		time.Sleep(lockPause)
-	}
-	if err != nil {
+	if err := LockOpen(f); err != nil {
 		f.Close()
 		return nil, err
 	}
@@ -104,6 +98,18 @@ const (
 	lockTries = 5
 	lockPause = 10 * time.Millisecond
 )
+
+// LockOpen takes the lock of an open file, which ends with it. When the lock is
+// held the error wraps ErrLocked.
+func LockOpen(f *os.File) (err error) {
+	for range lockTries {
+		if err = lockFile(f); !errors.Is(err, ErrLocked) {
+			return err
+		}
+		time.Sleep(lockPause)
+	}
+	return err
+}
 
 func (osFS) Locked(name string) (bool, error) {
 	f, err := os.OpenFile(name, os.O_RDONLY|openNonblock, 0)
