@@ -21,7 +21,8 @@ field's offset, length and value; --hex adds the bytes. With --json each frame
 and each finding is a JSON object on a line of its own (docs/inspect-json.md).
 
 A frame that is refused is shown too, with its fields up to the fault. The
-filters choose what is listed; findings are always told. Exit code 3 when
+filters choose what is listed; findings are always told, with --limit those up to
+its end, with --frame those about the files and that frame. Exit code 3 when
 something was found, 1 when the filters match nothing. With --protocol raw the bytes
 themselves are shown.` + inputHelp,
 	Examples: `# what is in a saved stream
@@ -37,7 +38,7 @@ replay inspect capture/ --frame @440 --hex`,
 			frame string
 		)
 		fs.BoolVar(&opt.JSON, "json", false, "JSON lines instead of text (docs/inspect-json.md)")
-		fs.StringVar(&frame, "frame", "", "show frame `N` of each connection whole, counted from 1 (0 is the preamble), or the one at byte @OFFSET")
+		fs.StringVar(&frame, "frame", "", "show frame `N` of each connection whole, counted from 1 among those that are here (0 is the preamble), or the one at byte @OFFSET")
 		fs.BoolVar(&opt.Hex, "hex", false, "add the bytes of each frame that is shown")
 		fs.StringSliceVar(&opt.Kinds, "kind", nil, "only frames of these `KINDS`, by name or number")
 		fs.StringVar(&opt.Source, "source", "", "only frames of the source with this `LABEL` or number")

@@ -5,11 +5,13 @@ package inspect
 
 import (
 	"bufio"
+	"cmp"
 	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -112,9 +114,12 @@ type frame struct {
 	file   *capture.File
 	at     int64 // of the frame in its file
 	number int64
-	unit   wire.Unit
-	dec    wire.Decoder
-	name   string
+	// missing is how many bytes of the connection before it are not here, -1
+	// where that is not known: number counts the frames that are here.
+	missing int64
+	unit    wire.Unit
+	dec     wire.Decoder
+	name    string
 }
 
 // view writes what is shown.
@@ -271,7 +276,8 @@ func (in *inspector) connection(c *capture.Connection) (hit bool, err error) {
 		if !end {
 			at = u.End()
 		}
-		// What is about bytes before the unit comes before it.
+		// What is about bytes before the unit comes before it, all by offset.
+		slices.SortStableFunc(found, func(a, b wire.Finding) int { return cmp.Compare(a.Offset, b.Offset) })
 		split := len(found)
 		if !end {
 			split = 0
@@ -291,6 +297,7 @@ func (in *inspector) connection(c *capture.Connection) (hit bool, err error) {
 		}
 		f := frame{conn: c, unit: u, dec: units.Decoder()}
 		f.file, f.at = units.Run().FileAt(u.Offset)
+		f.missing = missingBefore(c, u.Offset)
 		if u.Type == wire.UnitFrame {
 			number++
 			in.res.Frames++
@@ -308,6 +315,14 @@ func (in *inspector) connection(c *capture.Connection) (hit bool, err error) {
 			}
 			continue
 		case one:
+			if !hit {
+				// What is told of the files concerns every frame.
+				for i := range c.Findings {
+					if err := in.finding(&c.Findings[i]); err != nil {
+						return hit, err
+					}
+				}
+			}
 			hit = true
 			if err := in.view.detail(&f); err != nil {
 				return hit, err
@@ -335,6 +350,23 @@ func (in *inspector) connection(c *capture.Connection) (hit bool, err error) {
 		return hit, nil
 	}
 	return hit, in.view.end(c, units.Ending(), at, in.res.Frames-before.Frames, in.res.Findings-before.Findings)
+}
+
+// missingBefore is how many bytes of the connection before an offset are not
+// here, -1 where that is not known.
+func missingBefore(c *capture.Connection, offset int64) (n int64) {
+	end := int64(0)
+	for _, r := range c.Runs() {
+		if r.Start > offset {
+			break
+		}
+		if r.Loose || r.Start == 0 && r.Context != nil {
+			return -1
+		}
+		n += r.Start - end
+		end = r.End()
+	}
+	return n
 }
 
 // rawShown is how many bytes without frames are shown unless all are asked for.

@@ -358,3 +358,54 @@ func damaged(t *testing.T) string {
 	}
 	return name
 }
+
+// TestOrder: the lines of a connection are in the order of their offsets,
+// whatever is wrong with it.
+func TestOrder(t *testing.T) {
+	names, err := filepath.Glob(fixtures + "crafted/*.stream")
+	if err != nil || len(names) == 0 {
+		t.Fatal("no crafted streams", err)
+	}
+	b, err := os.ReadFile(fixtures + "real/small.stream")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for what, s := range map[string][]byte{
+		"zeros in a frame": append(b[:100_000:100_000], make([]byte, 5000)...),
+		"zeros":            append(b[:31053:31053], make([]byte, 5000)...),
+		"junk, cut":        append(append(b[:31053:31053], 0xff, 0xff, 0xff, 0xff, 0xff), b[31053:100_000]...),
+	} {
+		name := filepath.Join(dir, what+".stream")
+		if err := os.WriteFile(name, s, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		names = append(names, name)
+	}
+	found := 0
+	for _, name := range names {
+		if b, err := os.ReadFile(name); err != nil || len(b) < dendro.PreambleSize || strings.Contains(name, "bad-magic") {
+			continue // no stream by itself
+		}
+		out, res := show(t, inspect.Options{JSON: true}, name)
+		found += int(res.Findings)
+		last := int64(0)
+		for l := range strings.Lines(out) {
+			var x line
+			if err := json.Unmarshal([]byte(l), &x); err != nil {
+				t.Fatal(err)
+			}
+			at := x.Offset
+			if x.Finding != nil {
+				at = x.Finding.Offset
+			}
+			if at < last {
+				t.Errorf("%s: offset %d behind %d", filepath.Base(name), at, last)
+			}
+			last = at
+		}
+	}
+	if found < 20 {
+		t.Errorf("%d findings in all", found)
+	}
+}

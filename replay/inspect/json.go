@@ -118,6 +118,13 @@ func (j *jsonLines) detail(f *frame) error {
 	j.open(f)
 	b := append(j.buf[:0], `,"frame":`...)
 	b = strconv.AppendInt(b, f.number, 10)
+	switch {
+	case f.missing < 0:
+		b = append(b, `,"missing_before":null`...)
+	case f.missing > 0:
+		b = append(b, `,"missing_before":`...)
+		b = strconv.AppendInt(b, f.missing, 10)
+	}
 	b = append(b, `,"parts":[`...)
 	all := parts(f)
 	for i := range all {

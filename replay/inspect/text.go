@@ -119,6 +119,13 @@ func (t *textLines) detail(f *frame) error {
 	} else if f.name == "unknown" {
 		title = fmt.Sprintf("frame %d: of the unknown kind %d", f.number, f.unit.Kind)
 	}
+	if f.missing != 0 && f.unit.Type == wire.UnitFrame {
+		bytes := "bytes of unknown number"
+		if f.missing > 0 {
+			bytes = wire.Count(f.missing, "byte")
+		}
+		title += " (the number counts the frames that are here: " + bytes + " before it are missing)"
+	}
 	fmt.Fprintf(t.w, "%s\nconnection %s, offset %d, %s; in %s from byte %d on\n", title,
 		wire.SafeText(f.conn.ID, 0), f.unit.Offset, wire.Count(f.unit.Size, "byte"), f.file.Name, f.at)
 	if info := f.dec.Info(f.unit); info.Label != "" {
