@@ -80,7 +80,8 @@ type NotCaptureError struct {
 	Path string
 	// What it is: "a JPEG image", "an empty file".
 	What string
-	// Readable: with a protocol named, or as raw bytes, it can be read.
+	// Readable: it is of no kind that is known, and may be a stream all the same:
+	// with a protocol named, or as raw bytes, it can be read.
 	Readable bool
 }
 

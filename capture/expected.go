@@ -53,10 +53,15 @@ func (s *Set) expected(c *Connection, f *wire.Finding) bool {
 	return false
 }
 
-// silent gives a note about a connection on which nothing came, as far as is known
-// of it. No fault lies in the bytes of such a one.
+// Silent says that nothing came on the connection, as far as is known of it. No
+// fault lies in the bytes of such a one.
+func (c *Connection) Silent() bool {
+	return !c.Raw && len(c.Files) > 0 && c.Files[0].Number == 1 && c.Files[len(c.Files)-1].End() == 0
+}
+
+// silent gives a note about a connection that is Silent.
 func (c *Connection) silent() []wire.Finding {
-	if c.Raw || len(c.Files) == 0 || c.Files[0].Number != 1 || c.Files[len(c.Files)-1].End() > 0 {
+	if !c.Silent() {
 		return nil
 	}
 	return []wire.Finding{{Kind: KindNothingReceived, Connection: c.ID, Message: "nothing was received: not one byte came"}}

@@ -572,11 +572,10 @@ func (in *inputs) raw(f *File) error {
 	}
 	if in.opt.Protocol == "" || in.opt.Protocol == ProtocolAuto {
 		if p, _, _ := in.opt.Registry.Detect(prefix, true); p == nil {
-			what := sniff(prefix)
-			if what == "" {
-				what = "no stream of a known protocol"
+			if what := sniff(prefix); what != "" {
+				return &NotCaptureError{Path: f.Path, What: what}
 			}
-			return &NotCaptureError{Path: f.Path, What: what, Readable: true}
+			return &NotCaptureError{Path: f.Path, What: "no stream of a known protocol", Readable: true}
 		}
 	}
 	in.raws = append(in.raws, f)

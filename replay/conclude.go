@@ -17,10 +17,11 @@ import (
 )
 
 // other notes a connection that a dendro rebuild has no use for. wayBack says
-// that it is the other direction of one that it uses: nothing is missing then.
+// that it is the other direction of one that it uses: nothing is missing then, nor
+// where nothing came.
 func (r *Report) other(c *capture.Connection, wayBack bool) {
 	r.Inputs = append(r.Inputs, ReportInput{ID: c.ID, Protocol: c.Protocol, Bytes: (&connection{Connection: c}).length()})
-	if wayBack {
+	if wayBack || c.Silent() {
 		return
 	}
 	what := "another protocol (" + wire.SafeText(c.Protocol, 20) + ")"

@@ -254,6 +254,19 @@ func oneProtocol(set *capture.Set, wanted string) (string, error) {
 	if gone := set.Absent(); len(gone) > 0 {
 		return "", fmt.Errorf("%w; %s known and not here, the first: %s", err, wire.Count(int64(len(gone)), "connection"), gone[0].Message)
 	}
+	silent := int64(0)
+	for _, c := range set.Connections {
+		if c.Silent() {
+			silent++
+		}
+	}
+	switch n := int64(len(set.Connections)); {
+	case n == 0:
+		return "", &cli.HintError{Err: errors.New("nothing was recorded: the inputs hold no connection"), Hint: "capture info tells what was tried"}
+	case silent == n:
+		return "", &cli.HintError{Err: errors.New("nothing was received: not one byte came on " + wire.Count(n, "connection")),
+			Hint: "capture info tells how it ended"}
+	}
 	return "", &cli.HintError{Err: err, Hint: "where the first bytes are damaged, --protocol dendro, melin or aewr says what they are; " +
 		`"replay inspect --protocol raw" shows the bytes of anything`}
 }

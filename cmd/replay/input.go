@@ -118,7 +118,13 @@ func inputHint(err error) error {
 	if files := streamFiles(none.Path); len(files) > 0 {
 		return &cli.HintError{Err: err, Hint: "its files can be given one by one, such as " + strings.Join(files, " ")}
 	}
-	if st, e := os.Stat(none.Path); e == nil && st.Mode().IsRegular() && st.Size() > 0 {
+	if hint := builtHint(none.Path); hint != "" {
+		return &cli.HintError{Err: err, Hint: hint}
+	}
+	if dirs := captureFolders(none.Path); len(dirs) > 0 {
+		return &cli.HintError{Err: err, Hint: "it holds captures, which can be given one by one or all together: " + strings.Join(dirs, " ")}
+	}
+	if none.Readable {
 		return &cli.HintError{Err: err, Hint: "where its first bytes are damaged, --protocol dendro, melin or aewr says what it is; " +
 			`"replay inspect --protocol raw" shows the bytes of anything`}
 	}
@@ -145,6 +151,45 @@ func streamFiles(path string) (names []string) {
 	return names
 }
 
+// captureFolders are the folders in a folder that are capture directories, the
+// first few; none where path is no folder.
+func captureFolders(path string) (names []string) {
+	const most, looked = 5, 1000
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		return nil
+	}
+	for i, e := range entries {
+		if i == looked {
+			break
+		}
+		p := filepath.Join(path, e.Name())
+		if capture.CheckDir(nil, p) != nil {
+			continue
+		}
+		if len(names) == most {
+			return append(names, "…")
+		}
+		names = append(names, wire.SafeText(p, 200))
+	}
+	return names
+}
+
+// builtHint says of a folder that a rebuild made what it is, "" of anything else.
+func builtHint(path string) string {
+	holds := func(name string) bool {
+		_, err := os.Stat(filepath.Join(path, name))
+		return err == nil
+	}
+	switch {
+	case holds("catalogue.sqlite") && holds("shadows"):
+		return `it is what "replay build" made of AEWR connections: "replay export-results" gives its results`
+	case holds("catalogue.sqlite"):
+		return `it is a melin journal folder, which "replay build" made and read back: its report.json says what was proved, docs/melin.md what the files are`
+	}
+	return ""
+}
+
 // archiveHint says of a path that is no archive what it is, and which verb is
 // for it.
 func archiveHint(path string, err error) error {
@@ -152,23 +197,17 @@ func archiveHint(path string, err error) error {
 	if !errors.As(err, &no) {
 		return err
 	}
-	hint := ""
-	holds := func(name string) bool {
-		_, err := os.Stat(filepath.Join(path, name))
-		return err == nil
-	}
+	hint := builtHint(path)
 	switch {
 	case capture.CheckDir(nil, path) == nil:
 		hint = `it is a capture directory: "capture verify" checks it, "replay build" makes an archive of it`
-	case holds("catalogue.sqlite") && holds("shadows"):
-		hint = `it is what "replay build" made of AEWR connections: "replay export-results" gives its results`
-	case holds("catalogue.sqlite"):
-		hint = `it is a melin journal folder, which "replay build" made and read back: its report.json says what was proved, docs/melin.md what the files are`
-	default:
+	case hint == "":
 		if _, e := capture.OpenInputs([]string{path}, capture.InputOptions{}); e == nil {
 			hint = `it is a recording: "replay build" makes an archive of it, "replay inspect" shows it`
 		} else if files := streamFiles(path); len(files) > 0 {
 			hint = `it is a folder of recordings: "replay build" takes its files, such as ` + strings.Join(files, " ")
+		} else if dirs := captureFolders(path); len(dirs) > 0 {
+			hint = `it is a folder of captures, of which "replay build" makes archives: ` + strings.Join(dirs, " ")
 		} else {
 			return err
 		}

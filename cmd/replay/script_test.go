@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -78,4 +79,43 @@ func record(ts *testscript.TestScript, neg bool, args []string) {
 	_, err = w.Close(sidecar.Verdict{Kind: sidecar.TransportClean}, sidecar.ClosedEnd)
 	ts.Check(err)
 	ts.Check(d.Close())
+}
+
+// TestReadmeBuilds: the README's builds run as they stand there, one after the
+// other.
+func TestReadmeBuilds(t *testing.T) {
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	stream, err := filepath.Abs("../../wire/dendro/testdata/real/small.stream")
+	if err != nil {
+		t.Fatal(err)
+	}
+	script := "record rec " + stream + " 50000\nexec cp -r rec siteA\nexec cp -r rec siteB\n"
+	lines := 0
+	for l := range strings.Lines(string(readme)) {
+		args, ok := strings.CutPrefix(strings.TrimSpace(l), "bin/replay build ")
+		if !ok {
+			continue
+		}
+		args, _, _ = strings.Cut(args, " #")
+		lines++
+		if strings.Contains(args, "--follow") {
+			// It ends when it is interrupted.
+			script += "! exec timeout -s INT 2 replay build " + args + "\nstdout 'rebuilt whole'\n"
+			continue
+		}
+		// The recording is of another time than the README's.
+		script += "exits 0 replay build " + strings.ReplaceAll(args, "2026-01-31", "2023-11-14") + "\n"
+	}
+	if lines < 5 {
+		t.Fatalf("%d builds", lines)
+	}
+	name := filepath.Join(t.TempDir(), "readme.txtar")
+	if err := os.WriteFile(name, []byte(script), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	testscript.Run(t, testscript.Params{Files: []string{name},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "record": record}})
 }

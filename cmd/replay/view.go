@@ -10,7 +10,9 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"wiretape/capture"
 	"wiretape/cmd/internal/cli"
+	"wiretape/replay/archive"
 	"wiretape/replay/view"
 )
 
@@ -45,6 +47,11 @@ replay view --list capture/ > capture/list.json`,
 			if *list {
 				if st, err := os.Stat(r.Args[0]); len(r.Args) != 1 || err == nil && !st.IsDir() {
 					return cli.Usagef("--list is of one folder: its files are named from there")
+				}
+			}
+			for _, arg := range r.Args {
+				if err := recording(arg); err != nil {
+					return err
 				}
 			}
 			files, err := view.Files(r.Args)
@@ -82,6 +89,18 @@ replay view --list capture/ > capture/list.json`,
 			return nil
 		}
 	},
+}
+
+// recording refuses what a rebuild made: the page shows recordings.
+func recording(arg string) error {
+	if _, err := archive.Detect(arg); err == nil {
+		return &cli.HintError{Err: cli.Usagef("%s is a finished archive, and the page shows recordings", arg),
+			Hint: `"replay inspect" shows it as the frames that a publisher of it would send, "replay extract" takes it apart; "replay view" is for the captures that it was built from`}
+	}
+	if hint := builtHint(arg); hint != "" && capture.CheckDir(nil, arg) != nil {
+		return &cli.HintError{Err: cli.Usagef("%s holds no recordings, and the page shows recordings", arg), Hint: hint}
+	}
+	return nil
 }
 
 // loopback refuses an address that other machines could reach.

@@ -41,6 +41,10 @@ func (t *textLines) begin(c *capture.Connection) error {
 		what += " " + c.Direction.String()
 	}
 	fmt.Fprintf(t.w, "connection %s: %s, %s in %s\n", wire.SafeText(c.ID, 0), what, wire.Count(size, "byte"), wire.Count(int64(len(c.Files)), "file"))
+	if c.Silent() {
+		_, err := fmt.Fprintln(t.w, "nothing was received: not one byte came")
+		return err
+	}
 	if c.Protocol == capture.ProtocolRaw {
 		_, err := fmt.Fprintln(t.w, "no known protocol, and so no frames: these are its bytes")
 		return err
