@@ -43,8 +43,14 @@ type run struct {
 }
 
 func scan(dec wire.Decoder, stream []byte, limit int, piece func() int) run {
+	return scanTo(dec, stream, limit, wire.Zeros{}, piece)
+}
+
+// scanTo is scan of what ends in zeros.
+func scanTo(dec wire.Decoder, stream []byte, limit int, z wire.Zeros, piece func() int) run {
 	var r run
 	s := wire.NewScanner(dec, 0, limit)
+	s.EndsIn(z, int64(len(stream)))
 	add := func(u wire.Unit) { r.places = append(r.places, place{u.Type, u.Offset, u.Size, u.Kind}) }
 	for p := stream; len(p) > 0; {
 		b := p[:min(piece(), len(p))]

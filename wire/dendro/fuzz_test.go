@@ -29,15 +29,27 @@ func FuzzStream(f *testing.F) {
 	})
 }
 
-// FuzzZeros: whatever is said of zeros, the reader ends and stays inside.
+// FuzzZeros: whatever is said of zeros, the reader ends and stays inside, and the
+// scanner says the same.
 func FuzzZeros(f *testing.F) {
 	seeds(f, func(b []byte) { f.Add(b, uint16(600), uint16(100)) })
 	f.Fuzz(func(t *testing.T, stream []byte, zeros, start uint16) {
 		stream = append(bytes.Clone(stream), make([]byte, zeros)...)
 		opt := wire.ReaderOptions{Zeros: wire.ZerosFrom(zerosFrom(stream), min(int64(start), int64(len(stream))))}
 		r := wire.NewReader(bytes.NewReader(stream), newDecoder(t), opt)
+		var want run
+		defer func() {
+			want.clean = r.Ending() == wire.EndingClean
+			for _, most := range []int{1, 7, 1 << 20} {
+				got := scanTo(whole{newDecoder(t)}, stream, 1<<30, opt.Zeros, func() int { return most })
+				if d := got.diff(want); d != "" {
+					t.Errorf("pieces of %d: %s", most, d)
+				}
+			}
+		}()
 		for {
 			u, found, err := r.Next()
+			want.found = append(want.found, found...)
 			for _, f := range found {
 				if f.Offset < 0 || f.Byte()+f.Length > int64(len(stream)) {
 					t.Fatalf("a finding outside the stream: %+v", f)
@@ -49,6 +61,7 @@ func FuzzZeros(f *testing.F) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			want.places = append(want.places, place{u.Type, u.Offset, u.Size, u.Kind})
 			if u.End() > int64(len(stream)) {
 				t.Fatalf("a unit ends at %d of %d", u.End(), len(stream))
 			}
