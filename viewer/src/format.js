@@ -72,6 +72,18 @@ export function span(ns) {
   return `${+(t / 86400e9).toPrecision(4)} d`;
 }
 
+/** A span of time to the nanosecond in one unit: 1.5 µs, 1.000000001 s. */
+export function exactSpan(ns, sign = false) {
+  let t = BigInt(ns);
+  const lead = t < 0n ? '−' : sign ? '+' : '';
+  if (t < 0n) t = -t;
+  const [digits, unit] = t < 1000n ? [0, 'ns'] : t < 1000000n ? [3, 'µs'] : t < SECOND ? [6, 'ms'] : [9, 's'];
+  if (t >= 60n * SECOND) return duration(ns, sign);
+  const u = 10n ** BigInt(digits);
+  const f = pad(t % u, digits).slice(0, digits).replace(/0+$/, '');
+  return `${lead}${t / u}${f ? `.${f}` : ''} ${unit}`;
+}
+
 /** A time as a filter takes it, exact. */
 export const exactTime = (ns) => `${time(ns, 'utc').replace(' ', 'T')}Z`;
 

@@ -39,6 +39,7 @@ export class Frames {
     this.pages = new Map();
     this.selected = -1; // index in the list that is shown
     this.selectedRow = -1; // the row's number
+    this.outside = null; // {row, at}: what is open is a row that the list doesn't have, at where it would be
     this.header = $('columns');
     this.days = {};
     this.fitted = {};
@@ -249,6 +250,7 @@ export class Frames {
     this.filtered = filtered;
     this.pages = new Map();
     this.selected = -1;
+    this.outside = null;
     this.list.top = 0;
     this.list.setCount(0);
     this.el.scrollTop = 0;
@@ -271,6 +273,7 @@ export class Frames {
   async select(i, { show = true, field } = {}) {
     if (i < 0 || i >= this.list.count) return;
     this.selected = i;
+    this.outside = null;
     this.el.setAttribute('aria-activedescendant', `row-${i}`);
     if (show) this.list.show(i);
     else this.list.draw();
@@ -288,22 +291,55 @@ export class Frames {
     await this.app.openRow(row, field);
   }
 
-  /** Selects a row by its number, also when a filter is on. */
+  /**
+   * Selects a row by its number. One that the filter does not take is opened all
+   * the same, with no row of the list selected, and that is said.
+   */
   async goto(row, options) {
     if (!this.filtered) {
       if (row >= this.list.count) say(this.app.indexing ? 'That is not indexed yet.' : 'The index pass was stopped before that.', true);
       return this.select(row, options);
     }
-    const i = await this.app.link.ask('rank', { row });
-    return this.select(Math.min(i, this.list.count - 1), options);
+    const { at, taken } = await this.app.link.ask('rank', { row });
+    if (taken) {
+      if (at >= this.list.count) this.setCount(at + 1); // found meanwhile
+      return this.select(at, options);
+    }
+    this.selected = -1;
+    this.el.removeAttribute('aria-activedescendant');
+    this.selectedRow = row;
+    this.outside = { row, at };
+    if (this.list.count) this.list.show(Math.min(at, this.list.count - 1));
+    this.list.draw();
+    if (this.app.filterDone) this.sayOutside();
+    return this.app.openRow(row, options?.field);
+  }
+
+  sayOutside() {
+    say('The filter does not take this row: it is shown, and not in the list.');
+  }
+
+  /** The filter has come to its end: what was opened meanwhile has its place now. */
+  async filterEnded() {
+    if (!this.outside) return;
+    const { row } = this.outside;
+    const { at, taken } = await this.app.link.ask('rank', { row });
+    if (this.outside?.row !== row) return;
+    if (taken) await this.select(at);
+    else {
+      this.outside.at = at;
+      this.sayOutside();
+    }
   }
 
   key(e) {
     if (e.ctrlKey || e.metaKey || e.altKey) return;
     const page = this.list.visible - 1;
+    // From a row that the filter doesn't take, to the ones around it.
+    const [up, down] = this.outside ? [this.outside.at - 1, this.outside.at] : [this.selected - 1, this.selected + 1];
     const to = {
-      ArrowDown: this.selected + 1, ArrowUp: this.selected - 1, PageDown: this.selected + page, PageUp: this.selected - page,
-      Home: 0, End: this.list.count - 1, j: this.selected + 1, k: this.selected - 1,
+      ArrowDown: down, ArrowUp: up, PageDown: down - 1 + page, PageUp: up + 1 - page,
+      Home: 0, End: this.list.count - 1, j: down, k: up,
     }[e.key];
     if (to === undefined) return;
     e.preventDefault();

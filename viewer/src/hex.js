@@ -151,7 +151,7 @@ export class Hex {
   key(e) {
     if (e.ctrlKey || e.metaKey || e.altKey || !this.unit) return;
     const w = this.width;
-    const step = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: w, ArrowUp: -w, PageDown: w * (this.list.visible - 1), PageUp: -w * (this.list.visible - 1) }[e.key];
+    const step = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: w, ArrowUp: -w, j: w, k: -w, PageDown: w * (this.list.visible - 1), PageUp: -w * (this.list.visible - 1) }[e.key];
     const { offset, size } = this.unit;
     let to = this.cursor < 0 ? offset : this.cursor + (step ?? 0);
     if (e.key === 'Home') to = offset;

@@ -105,13 +105,22 @@ export class VirtualList {
       return;
     }
     const n = this.visible;
-    if (index >= this.top && index <= this.top + n - 1) {
-      this.draw();
-      return;
-    }
-    if (index < this.top && this.top - index < n) this.scrollTo(index);
+    if (index >= this.top && index <= this.top + n - 1) this.draw();
+    else if (index < this.top && this.top - index < n) this.scrollTo(index);
     else if (index > this.top && index - this.top < 2 * n) this.scrollTo(index - n + 1);
     else this.scrollTo(index - n / 2);
+    this.follow(index);
+  }
+
+  /** Where the page is longer than the window, it follows who moves by keys; what sticks to its end covers nothing. */
+  follow(index) {
+    const page = document.scrollingElement;
+    if (document.activeElement !== this.el || page.scrollHeight <= page.clientHeight) return;
+    const row = this.element(index)?.getBoundingClientRect();
+    if (!row) return;
+    const below = row.bottom - document.querySelector('footer').getBoundingClientRect().top;
+    if (below > 0) window.scrollBy(0, Math.ceil(below));
+    else if (row.top < 0) window.scrollBy(0, Math.floor(row.top));
   }
 
   draw() {

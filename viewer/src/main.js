@@ -434,6 +434,7 @@ class App {
     }
     set('filter', expression);
     this.frames.reset(true);
+    this.filterDone = false;
     this.filtering = expression;
     delete document.body.dataset.filtered;
     this.filterState('looking…');
@@ -457,7 +458,9 @@ class App {
     const { start, end } = this.info;
     this.filterState(m.done ? `${number(m.hits)} of ${many(this.status?.rows ?? 0, 'row')}` : `${many(m.hits, 'row')}, ${Math.floor((100 * (m.at - start)) / Math.max(1, end - start))} %`, m.done);
     document.body.dataset.filtered = m.done ? m.expression : '';
-    if (first && this.frames.selected < 0) this.frames.select(0);
+    this.filterDone = m.done;
+    if (first && this.frames.selected < 0 && !this.frames.outside) this.frames.select(0);
+    if (m.done) this.frames.filterEnded().catch((e) => this.failed(e));
   }
 
   filterState(text, done = true) {
@@ -500,6 +503,11 @@ class App {
     return day(from) === day(to) ? day(from) : null;
   }
 
+  /** The frame that is selected is open, not the one before it still. */
+  get opened() {
+    return Boolean(this.unit) && this.unit.row === this.frames.selectedRow && document.body.dataset.unit === String(this.unit.row);
+  }
+
   /** The colour slot of a row's kind. */
   slot(r) {
     const i = this.status?.kinds.findIndex((k) => k.type === r.type && (r.type !== 'frame' || (k.kind === r.kind && k.name === r.name))) ?? -1;
@@ -518,6 +526,7 @@ class App {
       u = await this.link.ask('unit', { row });
     } catch (e) {
       this.failed(e);
+      if (!(e instanceof Stale) && this.frames.selectedRow === row && this.opening === mine) this.closeUnit('This frame can’t be opened.');
       return;
     }
     if (this.frames.selectedRow !== row || this.opening !== mine) return;
@@ -539,6 +548,19 @@ class App {
     document.body.dataset.unit = row;
     this.showTab();
     if (then) await then();
+  }
+
+  /** Nothing is open: what was is not taken for what is selected now. */
+  closeUnit(why) {
+    this.unit = null;
+    this.hex.close();
+    this.tree.close();
+    delete document.body.dataset.unit;
+    $('unit-title').textContent = why;
+    $('unit-findings').replaceChildren();
+    $('place').textContent = '';
+    $('tab-segment').hidden = true;
+    if (this.detailTab === 'tab-segment') this.tab('detail-tabs', 'tab-tree');
   }
 
   showTab() {
@@ -866,7 +888,7 @@ class App {
     $('copy-json').addEventListener('click', () => this.copyAs('json'));
     $('copy-hex').addEventListener('click', () => this.copyAs('hex'));
     $('copy-raw').addEventListener('click', () => this.copyAs('raw'));
-    $('save-bytes').addEventListener('click', () => this.unit && this.tree.saveField().catch((e) => this.failed(e)));
+    $('save-bytes').addEventListener('click', () => this.opened && this.tree.saveField().catch((e) => this.failed(e)));
     for (const list of ['detail-tabs', 'side-tabs']) {
       $(list).addEventListener('click', (e) => {
         const t = e.target.closest('[role=tab]');
@@ -904,7 +926,7 @@ class App {
   }
 
   copyAs(how) {
-    if (this.unit) this.tree.copyAs(how).catch((e) => this.failed(e));
+    if (this.opened) this.tree.copyAs(how).catch((e) => this.failed(e));
   }
 
   stop() {
@@ -995,7 +1017,7 @@ class App {
       n: () => this.nextFinding(false),
       N: () => this.nextFinding(true),
       c: () => this.hold(),
-      s: () => this.unit && this.tree.saveField().catch((x) => this.failed(x)),
+      s: () => this.opened && this.tree.saveField().catch((x) => this.failed(x)),
       b: () => this.toggleSide(),
       t: () => {
         const modes = ['utc', 'local', 'relative', 'raw'];
@@ -1013,17 +1035,22 @@ class App {
   dropping() {
     let depth = 0;
     const show = (on) => document.body.classList.toggle('dropping', on);
+    // What is no file, such as text that was selected, goes where it always does.
+    const files = (e) => e.dataTransfer?.types.includes('Files');
     window.addEventListener('dragenter', (e) => {
+      if (!files(e)) return;
       e.preventDefault();
       depth++;
       show(true);
     });
-    window.addEventListener('dragleave', () => {
+    window.addEventListener('dragleave', (e) => {
+      if (!files(e)) return;
       depth = Math.max(0, depth - 1);
       if (!depth) show(false);
     });
-    window.addEventListener('dragover', (e) => e.preventDefault());
+    window.addEventListener('dragover', (e) => { if (files(e)) e.preventDefault(); });
     window.addEventListener('drop', async (e) => {
+      if (!files(e)) return;
       e.preventDefault();
       depth = 0;
       show(false);

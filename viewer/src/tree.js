@@ -4,7 +4,7 @@
 import { $, copy, h, save } from './dom.js';
 import { VirtualList } from './list.js';
 import { Stale } from './link.js';
-import { bytes, duration, many, number, span, time } from './format.js';
+import { bytes, duration, exactSpan, many, number, time } from './format.js';
 import { settings } from './settings.js';
 
 /** The finding that rows are skipped, and those that leave open nothing about their state. */
@@ -82,6 +82,9 @@ export class Tree {
   async open(unit) {
     this.unit = unit;
     this.line = -1;
+    this.field = null;
+    this.path = [];
+    this.chosen = null;
     this.root = new Node(null, [], unit.fields ?? 0);
     this.list.setCount(0);
     this.list.top = 0;
@@ -95,6 +98,12 @@ export class Tree {
     }
     this.list.setCount(this.root.lines);
     this.list.draw();
+  }
+
+  close() {
+    this.unit = this.root = this.field = this.chosen = null;
+    this.line = -1;
+    this.list.setCount(0);
   }
 
   async load(node, page) {
@@ -191,11 +200,14 @@ export class Tree {
   /** A pair of numbers; an index state as findings write it, against the one that was accumulated. */
   pair(f) {
     const state = /state/.test(f.name);
-    const text = `(${(f.parts ?? []).map((c) => (state ? BigInt(c.value).toString(16) : c.value)).join(', ')})`;
+    const text = `(${(f.parts ?? []).map((c) => (state ? BigInt(c.value).toString(16).padStart(16, '0') : c.value)).join(', ')})`;
     if (f.name !== 'index_state' || !f.parts) return text;
     const found = this.unit.findings ?? [];
     const skipped = found.find((x) => x.kind === SKIPPED);
-    if (skipped) return `≠ accumulated, the rows are skipped · ${text} against ${skipped.expected} · an Index comes before the Rows of its interval (rule 9)`;
+    if (skipped) {
+      const why = skipped.expected.startsWith('(') ? `≠ accumulated, the rows are skipped · ${text} against ${skipped.expected}` : `nothing accumulated, the rows are skipped: no Full index came yet · ${text}`;
+      return `${why} · an Index comes before the Rows of its interval (rule 9)`;
+    }
     // Of a frame that can't be attributed nothing is known.
     return found.every((x) => SEQUENCE.includes(x.kind)) ? `= accumulated · ${text}` : text;
   }
@@ -215,7 +227,7 @@ export class Tree {
     if (a === undefined || b === undefined) return '';
     const d = BigInt(b) - BigInt(a);
     if (d === 0n) return 'same time as the one before';
-    return `${d < 0n ? '−' : '+'}${span(d < 0n ? -d : d)} to the one before`;
+    return `${exactSpan(d, true)} to the one before`;
   }
 
   async expand(parent, index, draw = true) {
@@ -258,10 +270,21 @@ export class Tree {
     this.el.setAttribute('aria-activedescendant', `node-${line}`);
     this.list.show(line);
     const { parent, index } = this.root.at(line);
-    const f = parent.child(index);
     this.path = [...parent.path, index];
-    this.field = f;
-    if (tell && f) this.app.selectField(f, 'tree');
+    this.field = parent.child(index) ?? null;
+    this.chosen = null;
+    if (this.field) {
+      if (tell) this.app.selectField(this.field, 'tree');
+      return;
+    }
+    // It isn't here yet; what is done with the field waits for it.
+    const root = this.root;
+    const mine = this.chosen = this.load(parent, Math.floor(index / PAGE)).then(() => {
+      if (this.root !== root || this.chosen !== mine) return;
+      this.field = parent.child(index) ?? null;
+      this.chosen = null;
+      if (tell && this.field) this.app.selectField(this.field, 'tree');
+    });
   }
 
   /** The number of the frame's own field with a name, behind the envelope; -1 for none. */
@@ -306,7 +329,7 @@ export class Tree {
     if (e.ctrlKey || e.metaKey || e.altKey || !this.root) return;
     const n = this.root.lines;
     const page = this.list.visible - 1;
-    const to = { ArrowDown: this.line + 1, ArrowUp: this.line - 1, PageDown: this.line + page, PageUp: this.line - page, Home: 0, End: n - 1 }[e.key];
+    const to = { ArrowDown: this.line + 1, ArrowUp: this.line - 1, PageDown: this.line + page, PageUp: this.line - page, Home: 0, End: n - 1, j: this.line + 1, k: this.line - 1 }[e.key];
     if (to !== undefined) {
       e.preventDefault();
       this.select(Math.max(0, Math.min(n - 1, to)));
@@ -330,6 +353,7 @@ export class Tree {
 
   /** Copies the selected field, or the frame, as JSON, hex or raw text. */
   async copyAs(how) {
+    await this.chosen;
     const f = this.field;
     if (how === 'json') {
       copy(await this.app.link.ask('json', { path: f ? this.path : [] }));
@@ -339,10 +363,11 @@ export class Tree {
     if (n > 16 << 20) throw new Error(`${bytes(n)} are too many to copy: save them as a file`);
     const b = await this.app.link.ask('bytes', { offset: from, count: n });
     if (how === 'hex') copy([...b].map((x) => x.toString(16).padStart(2, '0')).join(''));
-    else copy(new TextDecoder().decode(b));
+    else copy(new TextDecoder('utf-8', { ignoreBOM: true }).decode(b));
   }
 
   async saveField() {
+    await this.chosen;
     const f = this.field;
     const [from, n] = f ? [f.byteOffset ?? f.offset, f.bytes ?? f.length] : [this.unit.offset, this.unit.size];
     const b = await this.app.link.ask('bytes', { offset: from, count: n });

@@ -64,12 +64,14 @@ func intervals(n uint64) string {
 
 func skippedFinding(u wire.Unit, who string, r *Rows, s State, why Disposition) wire.Finding {
 	m := who + ": rows built against index state " + r.IndexState.text()
+	want := s.text()
 	if why == SkippedNoFull {
+		want = "a Full index before"
 		m += ", and no Full index came yet"
 	} else {
-		m += ", but the index here is at " + s.text()
+		m += ", but the index here is at " + want
 	}
-	return frameFinding(u, KindRowsSkipped, "index_state", s.text(), r.IndexState.text(), m,
+	return frameFinding(u, KindRowsSkipped, "index_state", want, r.IndexState.text(), m,
 		wire.Itoa(int64(r.Count))+" rows are skipped: they can't be attributed")
 }
 

@@ -22,6 +22,8 @@ const SEEK = 128 << 10;
 /** The largest frame that is opened. */
 const MAX_UNIT = 64 << 20;
 const MAX_SEARCH_HITS = 10000;
+/** A value whose bytes are no more than this is shown whole (wasm/detail: MaxHex, MaxText). */
+const SHOWN_WHOLE = 512;
 /** How many fields of a frame are compared. */
 const MAX_FLAT = 5000;
 /** Columns of the timeline (wasm/index). */
@@ -233,9 +235,10 @@ const ops = {
     return list;
   },
 
-  /** Where a row is in the filtered list. */
+  /** Where a row is in the filtered list, or would be: taken says whether it is. */
   async rank({ row }) {
-    return decoder.hitRank(row);
+    const at = decoder.hitRank(row);
+    return { at, taken: decoder.hits(at, 1)[0] === row };
   },
 
   /** The row of a frame, by its number from 1; null where there are not so many. */
@@ -396,12 +399,15 @@ async function flat(row, t) {
   const u = await openUnit(row, t, 'compared');
   const lines = [];
   const walk = (path, name) => {
+    const names = new Map(); // names of children, and how often each came
     for (let from = 0; lines.length < MAX_FLAT;) {
       const list = details.compared.children(new Packer().list(path).done(), from, 200);
       if (!list.length) return;
       list.forEach((f, i) => {
         if (lines.length >= MAX_FLAT) return;
-        const key = name + (f.name ? (name ? '.' : '') + f.name : `[${from + i}]`);
+        const times = (names.get(f.name) ?? 0) + 1;
+        names.set(f.name, times);
+        const key = name + (f.name ? `${name ? '.' : ''}${f.name}${times > 1 ? ` (${times})` : ''}` : `[${from + i}]`);
         lines.push({ key, type: f.type, value: f.value, note: f.note, count: f.count, bytes: f.bytes, offset: f.offset, length: f.length });
         if (f.count) walk([...path, from + i], key);
       });
@@ -410,8 +416,9 @@ async function flat(row, t) {
   };
   if (u.fields) walk([], '');
   for (const l of lines) {
-    // Bytes are compared by their hash.
+    // Bytes are compared by their hash, and what is too long to be shown whole.
     if (l.type === 'blob') l.value = await hash(l);
+    else if (!l.count && l.length > SHOWN_WHOLE && typeof l.value === 'string') l.value += ` · ${await hash(l)}`;
     t.check();
   }
   delete details.compared;

@@ -4,6 +4,7 @@
 //	generate small FRAMES FILE   frames as a quiet source sends them, 213 bytes on average
 //	generate tiny FRAMES FILE    the smallest frames alone, 25 to 62 bytes
 //	generate rows COUNT FILE     one Rows frame of COUNT rows
+//	generate alike N FILE        frames that differ where it is easy to miss, labels of N characters
 //	generate hostile FILE        labels, streams and payloads that attack a page
 //	generate folder STREAM DIR   STREAM recorded into a capture directory
 //	generate connections STREAM STREAM… DIR   many connections in a capture directory
@@ -14,6 +15,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -76,6 +78,8 @@ func run(args []string) error {
 		small(w, n)
 	case "tiny":
 		tiny(w, n)
+	case "alike":
+		w.Write(alike(int(n)))
 	case "rows":
 		w.Write(opening(1))
 		w.Write(rowsFrame(0, 0, int(n), 40))
@@ -100,6 +104,32 @@ func opening(n int) []byte {
 			Metadata: dendro.NewMap(map[string]string{"encoder": "gen-1"}), ClockAnchorWallNs: start})
 	}
 	return b
+}
+
+// alike are frames that differ where it is easy to miss: SourceUpdates in the
+// last of n characters of a label, and in the first of two labels of one key; then
+// Rows whose times are 1.000000001 s, 999.999 µs and n ns apart.
+func alike(n int) []byte {
+	b := opening(1)
+	update := func(labels map[string]string) []byte {
+		return dendro.AppendSourceUpdate(nil, &dendro.SourceUpdate{Labels: dendro.NewMap(labels), Metadata: dendro.NewMap(nil)})
+	}
+	long := strings.Repeat("x", n-1)
+	for _, last := range []string{"a", "b"} {
+		b = append(b, update(map[string]string{"host": long + last})...)
+	}
+	for _, first := range []string{"1", "9"} {
+		twice := update(map[string]string{"ka": first, "kb": "2"})
+		b = append(b, bytes.ReplaceAll(bytes.ReplaceAll(twice, []byte("ka"), []byte("kk")), []byte("kb"), []byte("kk"))...)
+	}
+	b = append(b, update(map[string]string{"host": "\ufeffBOM"})...)
+	var rows []dendro.Row
+	at := int64(start)
+	for _, gap := range []int64{0, 1_000_000_001, 999_999, int64(n)} {
+		at += gap
+		rows = append(rows, dendro.Row{Stream: []byte("cpu"), TS: at, Row: []byte{1}})
+	}
+	return dendro.AppendRowsOf(b, 0, 0, dendro.State{}, rows)
 }
 
 func rowsFrame(source uint32, seq uint64, n, size int) []byte {
