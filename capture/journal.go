@@ -98,7 +98,7 @@ func Append(fsys vfs.FS, dir string, sync bool, entries ...Entry) error {
 		if err != nil {
 			return &FileError{"encode", name, size, err}
 		}
-		line = append(append(line, b...), '\n')
+		line = append(wire.AppendEscapedJSON(line, b), '\n')
 		if _, err := f.Write(line); err != nil {
 			return &FileError{"write", name, size, err}
 		}

@@ -18,6 +18,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"wiretape/internal/jsontext"
 	"wiretape/internal/unfinished"
 	"wiretape/internal/vfs"
 	"wiretape/replay/archive"
@@ -199,7 +200,7 @@ func (q *quarantine) keepSegment(src int64, stream string, s archive.Segment, wh
 		note.Connection = q.connection(s.Place.Conn).ID
 	}
 	note.Findings = append(note.Findings, found...)
-	text, err := json.MarshalIndent(note, "", "  ")
+	text, err := jsontext.Marshal(note, "  ")
 	if err != nil {
 		return err
 	}
@@ -320,7 +321,7 @@ func (q *quarantine) Row(src int64, stream string, r archive.Row, why string) er
 		f = q.place(f, r.Place)
 	}
 	q.found(f)
-	text, err := json.Marshal(line)
+	text, err := jsontext.Marshal(line, "")
 	if err != nil {
 		return err
 	}

@@ -91,13 +91,43 @@ func AppendJSONString(dst []byte, s string) []byte {
 		case r == utf8.RuneError && n == 1:
 			dst = append(dst, `\ufffd`...)
 		case unprintable(r):
-			dst = appendUnicodeEscape(dst, r)
+			dst = appendJSONEscape(dst, r)
 		default:
 			dst = append(dst, s[i:i+n]...)
 		}
 		i += n
 	}
 	return append(dst, '"')
+}
+
+// AppendEscapedJSON appends JSON in which the characters that SafeText escapes
+// are escaped, as encoding/json does not: it says the same, and is safe on a
+// terminal. In JSON such characters stand in strings only.
+func AppendEscapedJSON(dst, b []byte) []byte {
+	from := 0
+	for i := 0; i < len(b); {
+		if b[i] < 0x7f {
+			i++
+			continue
+		}
+		r, n := utf8.DecodeRune(b[i:])
+		if r == 0x7f || unprintable(r) {
+			dst = appendJSONEscape(append(dst, b[from:i]...), r)
+			from = i + n
+		}
+		i += n
+	}
+	return append(dst, b[from:]...)
+}
+
+// appendJSONEscape appends r as JSON escapes it, in two halves where it needs
+// more than 16 bits.
+func appendJSONEscape(dst []byte, r rune) []byte {
+	if r <= 0xffff {
+		return appendUnicodeEscape(dst, r)
+	}
+	r -= 0x10000
+	return appendUnicodeEscape(appendUnicodeEscape(dst, 0xd800+r>>10), 0xdc00+r&0x3ff)
 }
 
 // unprintable tells the characters that change how a line around them is read:

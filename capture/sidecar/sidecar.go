@@ -13,7 +13,6 @@ import (
 	"errors"
 	"fmt"
 	"time"
-	"unicode/utf8"
 
 	"wiretape/wire"
 )
@@ -297,21 +296,5 @@ func (s *Sidecar) append(dst []byte) ([]byte, error) {
 	if err != nil {
 		return dst, err
 	}
-	return append(appendEscaped(dst, b), '\n'), nil
-}
-
-// appendEscaped appends JSON with the characters escaped that encoding/json
-// leaves and that change how a line is read: DEL, C1 controls, bidirectional
-// and invisible ones. They stand in strings only.
-func appendEscaped(dst, b []byte) []byte {
-	for len(b) > 0 {
-		r, n := utf8.DecodeRune(b)
-		if r < 0x7f || r > 0xffff || wire.SafeText(string(b[:n]), 0) == string(b[:n]) {
-			dst = append(dst, b[:n]...)
-		} else {
-			dst = fmt.Appendf(dst, `\u%04x`, r)
-		}
-		b = b[n:]
-	}
-	return dst
+	return append(wire.AppendEscapedJSON(dst, b), '\n'), nil
 }

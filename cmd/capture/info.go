@@ -13,6 +13,7 @@ import (
 
 	"wiretape/capture"
 	"wiretape/cmd/internal/cli"
+	"wiretape/internal/jsontext"
 	"wiretape/wire"
 )
 
@@ -57,7 +58,7 @@ func setupInfo(fs *pflag.FlagSet) func(*cli.Run) error {
 		}
 		switch {
 		case r.json:
-			err = printJSON(run.Stdout, info)
+			err = jsontext.Write(run.Stdout, info, " ")
 		case asCSV:
 			err = printInfoCSV(run.Stdout, info)
 		default:

@@ -10,6 +10,7 @@ import (
 
 	"wiretape/capture"
 	"wiretape/cmd/internal/cli"
+	"wiretape/internal/jsontext"
 	"wiretape/wire"
 )
 
@@ -74,7 +75,7 @@ capture prune /var/lib/wiretape --keep-age 30d --dry-run`,
 					return err
 				}
 				if asJSON {
-					err = printJSON(run.Stdout, rep)
+					err = jsontext.Write(run.Stdout, rep, " ")
 				} else {
 					printPrune(run, rep, dry)
 				}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +9,7 @@ import (
 
 	"wiretape/capture"
 	"wiretape/cmd/internal/cli"
+	"wiretape/internal/jsontext"
 )
 
 func recoverCommand() *cli.Command {
@@ -33,7 +33,7 @@ capture recover /var/lib/wiretape`,
 				rep := capture.RecoverReport{Recovered: rec}
 				if err == nil {
 					if asJSON {
-						err = printJSON(run.Stdout, rep)
+						err = jsontext.Write(run.Stdout, rep, " ")
 					} else {
 						printRecovered(run.Stdout, rec)
 					}
@@ -58,7 +58,7 @@ capture recover /var/lib/wiretape`,
 				case asJSON:
 					// What was done, and the failure, in one object.
 					rep.Err, rep.Hint, rep.ExitCode = failed.Err, failed.Hint, cli.Failed
-					if perr := json.NewEncoder(run.Stdout).Encode(rep); perr != nil {
+					if perr := jsontext.Write(run.Stdout, rep, ""); perr != nil {
 						return perr
 					}
 				default:

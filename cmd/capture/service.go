@@ -5,7 +5,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -28,6 +27,7 @@ import (
 	"wiretape/capture/record"
 	"wiretape/capture/sidecar"
 	"wiretape/cmd/internal/cli"
+	"wiretape/internal/jsontext"
 	"wiretape/wire"
 	"wiretape/wire/protocols"
 )
@@ -153,7 +153,7 @@ func (s *service) logger(w io.Writer) *slog.Logger {
 		o.Level = slog.LevelDebug
 	}
 	if s.logFormat.Value == "json" {
-		return slog.New(slog.NewJSONHandler(w, o))
+		return slog.New(slog.NewJSONHandler(jsontext.Lines{W: w}, o))
 	}
 	return slog.New(slog.NewTextHandler(w, o))
 }
@@ -184,7 +184,7 @@ func (l *lines) put(name string, v any) {
 	if name == "status" {
 		w = l.spare
 	}
-	if b, err := json.Marshal(map[string]any{name: v}); err == nil {
+	if b, err := jsontext.Marshal(map[string]any{name: v}, ""); err == nil {
 		w.Write(append(b, '\n'))
 	}
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +13,7 @@ import (
 	"wiretape/capture/record"
 	"wiretape/capture/ship"
 	"wiretape/cmd/internal/cli"
+	"wiretape/internal/jsontext"
 	"wiretape/internal/vfs"
 	"wiretape/wire"
 )
@@ -139,15 +139,10 @@ func setupShip(fs *pflag.FlagSet) func(*cli.Run) error {
 
 func writeShipReport(w io.Writer, rep *ship.Report, asJSON, told bool) error {
 	if asJSON {
-		b, err := json.Marshal(struct {
+		return jsontext.Write(w, struct {
 			*ship.Report
 			Findings []wire.Finding `json:"findings"`
-		}{rep, append([]wire.Finding{}, rep.Findings...)})
-		if err != nil {
-			return err
-		}
-		_, err = w.Write(append(b, '\n'))
-		return err
+		}{rep, append([]wire.Finding{}, rep.Findings...)}, "")
 	}
 	unshipped := ""
 	if rep.Unshipped == nil {

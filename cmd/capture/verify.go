@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +11,7 @@ import (
 
 	"wiretape/capture"
 	"wiretape/cmd/internal/cli"
+	"wiretape/internal/jsontext"
 	"wiretape/wire"
 )
 
@@ -64,15 +64,6 @@ func progress(w io.Writer, what string, paths []string, opt capture.InputOptions
 		at += n
 		bar.Set(at, total)
 	}, bar.Done
-}
-
-func printJSON(w io.Writer, v any) error {
-	b, err := json.MarshalIndent(v, "", " ")
-	if err != nil {
-		return err
-	}
-	_, err = fmt.Fprintf(w, "%s\n", b)
-	return err
 }
 
 // printNotes lists what is expected and no fault.
@@ -134,7 +125,7 @@ func setupVerify(fs *pflag.FlagSet) func(*cli.Run) error {
 			return inputHint(err)
 		}
 		if r.json {
-			err = printJSON(run.Stdout, rep)
+			err = jsontext.Write(run.Stdout, rep, " ")
 		} else {
 			err = printVerify(run.Stdout, rep, r.limit())
 		}

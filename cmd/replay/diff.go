@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"wiretape/cmd/internal/cli"
+	"wiretape/internal/jsontext"
 	"wiretape/replay/archive"
 	"wiretape/wire"
 )
@@ -57,7 +58,7 @@ replay diff site-a.dendro site-b.dendro --json`,
 				return err
 			}
 			if asJSON {
-				err = writeJSON(r.Stdout, c)
+				err = jsontext.Write(r.Stdout, c, "")
 			} else {
 				err = comparisonText(r.Stdout, c)
 			}

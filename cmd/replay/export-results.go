@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -12,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"wiretape/cmd/internal/cli"
+	"wiretape/internal/jsontext"
 	"wiretape/replay/shadow"
 	"wiretape/wire"
 )
@@ -73,9 +73,7 @@ replay export-results site/ --to q17/ --request 17 --float 1 --format csv`,
 				return outputHint(err, "name another folder, or move this one away")
 			}
 			if asJSON {
-				e := json.NewEncoder(r.Stdout)
-				e.SetIndent("", " ")
-				if err := e.Encode(report); err != nil {
+				if err := jsontext.Write(r.Stdout, report, " "); err != nil {
 					return err
 				}
 			} else {

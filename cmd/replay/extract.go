@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"wiretape/cmd/internal/cli"
+	"wiretape/internal/jsontext"
 	"wiretape/replay/archive"
 	"wiretape/wire"
 )
@@ -66,7 +67,7 @@ replay extract site.dendro --dir cpu/ --label host=web-00 --stream cpu_usage --f
 				return outputHint(err, "name another folder, or move this one away")
 			}
 			if asJSON {
-				return writeJSON(r.Stdout, m)
+				return jsontext.Write(r.Stdout, m, "")
 			}
 			return manifestText(r.Stdout, dir, m)
 		}

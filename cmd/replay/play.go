@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +14,7 @@ import (
 
 	"wiretape/capture"
 	"wiretape/cmd/internal/cli"
+	"wiretape/internal/jsontext"
 	"wiretape/replay/play"
 	"wiretape/wire"
 )
@@ -177,7 +177,7 @@ func tell(w io.Writer, s *play.Sent, asJSON bool) error {
 		return nil
 	}
 	if asJSON {
-		return json.NewEncoder(w).Encode(s)
+		return jsontext.Write(w, s, "")
 	}
 	_, err := fmt.Fprintf(w, "%s: sent %s (bytes %d to %d) in %v", wire.SafeText(s.Connection, 0), humanize.IBytes(uint64(s.To-s.From)), s.From, s.To, s.Took.Round(time.Millisecond))
 	if err == nil && s.Late > 0 {

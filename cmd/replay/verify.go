@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"wiretape/cmd/internal/cli"
+	"wiretape/internal/jsontext"
 	"wiretape/replay/archive"
 	"wiretape/replay/segment"
 	"wiretape/wire"
@@ -99,12 +99,6 @@ func verify(r *cli.Run, path string, depth segment.Depth) (v *archive.Verificati
 	}})
 }
 
-func writeJSON(w io.Writer, v any) error {
-	e := json.NewEncoder(w)
-	e.SetEscapeHTML(false)
-	return e.Encode(v)
-}
-
 func verdict(found bool) string {
 	if found {
 		return "findings"
@@ -113,12 +107,12 @@ func verdict(found bool) string {
 }
 
 func verificationJSON(w io.Writer, path string, v *archive.Verification) error {
-	return writeJSON(w, struct {
+	return jsontext.Write(w, struct {
 		Verdict string `json:"verdict"`
 		Archive string `json:"archive"`
 		*archive.Verification
 		Findings []wire.Finding `json:"findings"`
-	}{verdict(len(v.Findings) > 0), path, v, append([]wire.Finding{}, v.Findings...)})
+	}{verdict(len(v.Findings) > 0), path, v, append([]wire.Finding{}, v.Findings...)}, "")
 }
 
 func verificationText(w io.Writer, path string, v *archive.Verification) error {

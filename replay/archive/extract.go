@@ -20,6 +20,7 @@ import (
 	"slices"
 	"strings"
 
+	"wiretape/internal/jsontext"
 	"wiretape/internal/unfinished"
 	"wiretape/replay/internal/outcome"
 )
@@ -408,7 +409,7 @@ func (x *extraction) close(w *items) error {
 
 // finish writes the manifest and the checksums and gives the folder its name.
 func (x *extraction) finish() error {
-	text, err := json.MarshalIndent(x.out, "", "  ")
+	text, err := jsontext.Marshal(x.out, "  ")
 	if err != nil {
 		return err
 	}

@@ -7,7 +7,6 @@ package shadow
 import (
 	"cmp"
 	"database/sql/driver"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math/bits"
@@ -16,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 
+	"wiretape/internal/jsontext"
 	"wiretape/internal/unfinished"
 	"wiretape/wire"
 	"wiretape/wire/aewr"
@@ -186,7 +186,7 @@ func (b *builder) addShadow(c *container) error {
 	if err != nil {
 		return err
 	}
-	text, err := json.MarshalIndent(m, "", " ")
+	text, err := jsontext.Marshal(m, " ")
 	if err != nil {
 		return err
 	}

@@ -7,7 +7,6 @@ import (
 	"crypto/rand"
 	"embed"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -22,6 +21,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"wiretape/internal/jsontext"
 )
 
 //go:embed all:dist
@@ -187,7 +188,7 @@ func writeList(w io.Writer, files []File, url func(i int) string) error {
 	for i, f := range files {
 		list.Files = append(list.Files, entry{f.Path, url(i), f.Size})
 	}
-	return json.NewEncoder(w).Encode(list)
+	return jsontext.Write(w, list, "")
 }
 
 // ListName is where the list of a folder lies for a file server, in the folder:

@@ -5,12 +5,13 @@ package cli
 // says so there too, for who reads JSON.
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"sync"
 	"syscall"
+
+	"wiretape/internal/jsontext"
 
 	"github.com/spf13/pflag"
 )
@@ -91,7 +92,5 @@ func (r *results) tell(fs *pflag.FlagSet, lines bool, err error, code int) error
 	if errors.As(err, &hint) {
 		f.Hint = hint.Hint
 	}
-	e := json.NewEncoder(r)
-	e.SetEscapeHTML(false)
-	return e.Encode(f)
+	return jsontext.Write(r, f, "")
 }

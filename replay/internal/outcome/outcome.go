@@ -4,14 +4,13 @@ package outcome
 
 import (
 	"bufio"
-	"bytes"
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
 	"time"
 
+	"wiretape/internal/jsontext"
 	"wiretape/wire"
 )
 
@@ -142,11 +141,9 @@ func UTC(ns int64) string { return time.Unix(0, ns).UTC().Format("2006-01-02T15:
 // JSON is a report as one JSON object on one line, without a line feed. A report
 // holds nothing that does not encode.
 func JSON(report any) []byte {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(report); err != nil {
+	b, err := jsontext.Marshal(report, "")
+	if err != nil {
 		panic("a report that is no JSON: " + err.Error())
 	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+	return b
 }
