@@ -49,8 +49,10 @@ func (in *inputs) place(c *Connection, g *gathered) {
 					return
 				}
 				f.Start = in.opt.ContextStart
-				run = &Run{conn: c, Start: f.Start, Context: in.opt.Context}
+				known = f.Start > 0
+				run = &Run{conn: c, Start: f.Start, Context: in.opt.Context, Loose: !known}
 				c.runs = append(c.runs, run)
+				c.missing(next, f.Number, end, f.Start, known, in.deleted(c.ID, next, f.Number))
 				break
 			}
 			f.Start, known = end, false

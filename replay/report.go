@@ -239,6 +239,9 @@ func (r *Report) note(why string) {
 func (r *Report) finish(err error) {
 	r.Sort()
 	r.Settle(err, &r.List)
+	if r.Verdict == Clean && r.Losses.Missing+r.Losses.Unknown > 0 {
+		r.Verdict = Findings // also where no finding tells of a loss
+	}
 }
 
 // DocumentKind, DocumentName and DocumentSchema name the report in the archive.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 
+	"wiretape/capture"
 	"wiretape/replay/internal/outcome"
 	"wiretape/wire"
 )
@@ -143,7 +144,19 @@ func (r *Report) advice() (lines []string) {
 	if l.Unknown > 0 {
 		lines = append(lines, wire.Count(l.Unknown, "loss")+" of which it can't be told what was lost, and so not whether other captured data holds it.")
 	}
+	if r.lacks() {
+		lines = append(lines, "Files that are missing, or a whole capture of the very connection by somebody else, given together with these inputs, close what "+
+			"is lost by bytes that are not here.")
+	}
 	return lines
+}
+
+// lacks says that bytes are not here which nothing else was proved to hold.
+func (r *Report) lacks() bool {
+	open := func(l Loss) bool {
+		return l.State == LossUnknown && (isHole(l.Kind) || l.Kind == capture.KindMissingConnection)
+	}
+	return slices.ContainsFunc(r.Nobodys, open) || slices.ContainsFunc(r.Source, func(s ReportSource) bool { return slices.ContainsFunc(s.Losses, open) })
 }
 
 func ofUnknownKind(n int64) string {
