@@ -772,6 +772,11 @@ func (f *follower) conclude() error {
 	r.Inputs, r.Source = r.Inputs[:0], r.Source[:0]
 	for _, k := range f.order {
 		r.Counts.Bytes += k.length()
+		for _, h := range k.lacks {
+			if f.hadAll(k, h.from, h.to) {
+				r.Counts.Bytes += h.bytes() // read by an earlier run, and gone since
+			}
+		}
 		r.Counts.Connections++
 		r.Inputs = append(r.Inputs, ReportInput{ID: k.ID, Protocol: k.Protocol, Bytes: k.length(), Clean: k.done && k.clean, Used: true})
 		if !k.done {

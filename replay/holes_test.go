@@ -3,6 +3,7 @@ package replay
 import (
 	"bytes"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -239,6 +240,9 @@ func TestUpdateFillsHoles(t *testing.T) {
 			pruned := without(t, dir)
 			prunes(t, pruned, 1, 2)
 			r := update(t, out, without(t, pruned, numbered(1), numbered(2)))
+			if n := r.New; n == nil || *n != (ReportCounts{}) {
+				t.Errorf("%s, pruned since: new %+v", name, n)
+			}
 			if r.MadeGood[capture.KindPruned] != 1 || r.Losses != (Losses{Found: 1, MadeGood: 1}) {
 				t.Errorf("%s, pruned since: exit code %d, %+v, %v", name, r.ExitCode(), r.Losses, r.Findings)
 			}
@@ -250,5 +254,66 @@ func TestUpdateFillsHoles(t *testing.T) {
 		if r := update(t, out, without(t, dir, numbered(2))); r.ExitCode() != 3 || r.Losses != (Losses{Found: 1, Unknown: 1}) {
 			t.Errorf("missing each time: exit code %d, %+v", r.ExitCode(), r.Losses)
 		}
+	}
+}
+
+// TestExitCodeOfHoles: of captures of one stream that lack files, or end early,
+// exit code 0 says that the archive is the whole stream's.
+func TestExitCodeOfHoles(t *testing.T) {
+	seed, rounds := uint64(20261130), 40
+	if os.Getenv("WIRETAPE_TORTURE") != "" {
+		seed, rounds = rand.Uint64(), 300
+	}
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 1))
+	said := map[int]int{}
+	for round := range rounds {
+		name := []string{"real/small", "real/live", "reconnect/c2", "telemetry/small"}[rng.IntN(4)]
+		b := must(os.ReadFile(stream(name)))
+		ends := frameEnds(b)
+		_, want := mustBuild(t, Options{}, stream(name))
+		var in []string
+		cut, endless := false, false
+		for range 1 + rng.IntN(3) {
+			if rng.IntN(4) == 0 {
+				path := filepath.Join(t.TempDir(), fmt.Sprint(len(in), ".stream"))
+				n := len(b)
+				if rng.IntN(3) > 0 {
+					n = ends[len(ends)/2+rng.IntN(len(ends)/2)]
+					cut = true
+				}
+				write(t, path, b[:n])
+				in = append(in, path)
+				continue
+			}
+			dir, n := recorded(t, b, int64(len(b)/(2+rng.IntN(6))))
+			var lacks []string
+			for i := range n {
+				if rng.IntN(3) == 0 && len(lacks) < n-1 {
+					lacks = append(lacks, numbered(i+1))
+				}
+			}
+			if rng.IntN(3) == 0 {
+				endless = endless || slices.Contains(lacks, numbered(n))
+				lacks = append(lacks, "journal.jsonl")
+			}
+			in = append(in, without(t, dir, lacks...))
+		}
+		raw := !slices.ContainsFunc(in, func(p string) bool { return filepath.Ext(p) != ".stream" })
+		// Of a raw stream that ends between two frames nobody knows that it did,
+		// unless a journal says how long the connection was.
+		raw = raw || cut && endless
+		r, d := mustBuild(t, Options{}, in...)
+		code := r.ExitCode()
+		said[code]++
+		if diff := cmp.Diff(want, d); code == 0 && diff != "" && !raw {
+			t.Errorf("round %d, %s: exit code 0, %+v, archive (-whole +ours):\n%s", round, name, r.Losses, diff)
+		}
+		if open := r.Losses.Missing + r.Losses.Unknown; (code == 0) != (open == 0) {
+			t.Errorf("round %d, %s: exit code %d, %+v, %v", round, name, code, r.Losses, r.FindingsByKind)
+		}
+	}
+	if said[0] < rounds/10 || said[3] < rounds/10 {
+		t.Errorf("exit codes %v", said)
 	}
 }
