@@ -71,8 +71,10 @@ type FollowOptions struct {
 }
 
 type follower struct {
-	opt    Options
-	fo     FollowOptions
+	opt Options
+	fo  FollowOptions
+	// lock is the archive's: one process at a time writes to it.
+	lock   *unfinished.Lock
 	live   *archive.Live
 	report *Report
 	conns  map[string]*followed
@@ -188,6 +190,9 @@ func Follow(ctx context.Context, opt Options, fo FollowOptions) (*Report, error)
 	if f.live != nil {
 		err = errors.Join(err, f.live.Close())
 	}
+	if f.lock != nil {
+		err = errors.Join(err, f.lock.Release())
+	}
 	f.report.finish(err)
 	return f.report, err
 }
@@ -206,6 +211,9 @@ func (f *follower) run(ctx context.Context) error {
 		}
 		if err == nil {
 			err = f.commit()
+		}
+		if err == nil {
+			err = f.live.There()
 		}
 		if err != nil && !errors.Is(err, context.Canceled) {
 			return err
@@ -262,13 +270,16 @@ func (f *follower) bytes() (n int64) {
 	return n
 }
 
-// openArchive opens the archive, or makes an empty one.
-func (f *follower) openArchive() error {
+// openArchive locks the archive and opens it, or makes an empty one.
+func (f *follower) openArchive() (err error) {
+	if f.lock, err = unfinished.Take(f.opt.Archive); err != nil {
+		return err
+	}
 	// What a run left that was stopped; somebody else's is in the way only when
 	// its name is needed.
-	for _, name := range []string{f.opt.Archive, f.opt.Archive + rebuildSuffix} {
+	for _, err := range []error{f.lock.Sweep(), unfinished.Sweep(f.opt.Archive + rebuildSuffix)} {
 		var foreign *unfinished.ForeignError
-		if err := unfinished.Sweep(name); err != nil && !errors.As(err, &foreign) {
+		if err != nil && !errors.As(err, &foreign) {
 			return err
 		}
 	}
@@ -286,10 +297,10 @@ func (f *follower) openArchive() error {
 	}
 	f.aside.connection = func(n int) *connection { return f.order[n].connection }
 	f.aside.found = f.found
-	_, err := os.Lstat(f.opt.Archive)
+	_, err = os.Lstat(f.opt.Archive)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		s, err := archive.NewStage(f.opt.Archive, archive.Options{Schema: f.opt.Schema, Segment: f.segmentOptions()}, f.aside)
+		s, err := archive.NewStage(f.opt.Archive, archive.Options{Schema: f.opt.Schema, Segment: f.segmentOptions(), Lock: f.lock}, f.aside)
 		if err != nil {
 			return err
 		}
@@ -861,7 +872,7 @@ func (f *follower) conclude() error {
 	told := r.List
 	// What is made good is found anew each time.
 	r.List = applied
-	err := errors.Join(f.commit(), f.live.Checkpoint())
+	err := errors.Join(f.commit(), f.live.Checkpoint(), f.live.There())
 	r.List = told
 	return err
 }

@@ -23,6 +23,8 @@ func outputHint(err error, taken string) error {
 		return &cli.HintError{Err: err, Hint: "move it away, or name another output; nothing was touched"}
 	case errors.Is(err, unfinished.ErrExists):
 		return &cli.HintError{Err: err, Hint: taken}
+	case errors.Is(err, unfinished.ErrBusy):
+		return &cli.HintError{Err: err, Hint: "one process at a time writes to an output: let that one end, or stop it, or name another output; an archive may be read meanwhile"}
 	}
 	return err
 }

@@ -9,9 +9,12 @@ package archive
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"database/sql/driver"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"time"
 
@@ -23,10 +26,25 @@ import (
 // looking at everything again (docs/merging.md, sections 3 and 4).
 var ErrOutOfOrder = errors.New("out of order")
 
-// Live is an archive that is being added to. It is used by one goroutine.
+// ErrGone: what has the archive's name is not the archive that was opened, or
+// nothing has it. What is written would be in no archive.
+var ErrGone = errors.New("the archive was deleted, moved or replaced while it was written to: what came since is not in what has its name now; start again to bring that up to date, or to make it anew")
+
+// ErrOtherWriter: a program that does not look at the archive's lock wrote to it.
+var ErrOtherWriter = errors.New("another program changed the sources or the progress in the archive while it was written to: end that program, then start again")
+
+// Live is an archive that is being added to. Who opens it has its lock, so that
+// there is one writer at a time. It is used by one goroutine.
 type Live struct {
-	path   string
-	schema int
+	path string
+	// file is what had the path when it was opened, version tells whether others
+	// have written to it since, sum is of its sources, with the open transaction
+	// and without, and states are of what was committed by name.
+	file           os.FileInfo
+	version        int64
+	sum, committed sum
+	states         map[string]sum
+	schema         int
 	contents
 	opt     Options
 	set     SetAside
@@ -40,6 +58,16 @@ type Live struct {
 	timesOf  streamKey
 	timesSeq int64
 	times    []int64
+}
+
+type sum [sha256.Size]byte
+
+// add puts a source in, or takes it out again.
+func (s *sum) add(id int64, uuid string) {
+	h := sha256.Sum256(append(binary.LittleEndian.AppendUint64(nil, uint64(id)), uuid...))
+	for i := range s {
+		s[i] ^= h[i]
+	}
 }
 
 // mark is the newest sealed time of a stream and its next number.
@@ -62,11 +90,16 @@ const busyTimeout = 30 * time.Second
 // OpenLive opens an archive to add to it. progress is how far each connection
 // was applied, nil when the archive was not made by following.
 func OpenLive(path string, opt Options, set SetAside) (l *Live, progress map[string]int64, err error) {
+	file, err := os.Stat(path)
+	if err != nil {
+		return nil, nil, fmt.Errorf("opening the archive: %w", err)
+	}
 	d, err := db.Open(path, db.ReadWrite)
 	if err != nil {
 		return nil, nil, fmt.Errorf("opening the archive %s: %w", path, err)
 	}
-	l = &Live{path: path, contents: contents{d}, opt: opt, set: set, sources: map[string]int64{}, marks: map[streamKey]*mark{}}
+	l = &Live{path: path, file: file, contents: contents{d}, opt: opt, set: set, sources: map[string]int64{},
+		marks: map[streamKey]*mark{}, states: map[string]sum{}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(fmt.Errorf("opening the archive %s: %w", path, err), d.Close())
@@ -104,7 +137,63 @@ func OpenLive(path string, opt Options, set SetAside) (l *Live, progress map[str
 	} else if err := d.Run(progressTables...); err != nil {
 		return l, nil, err
 	}
-	return l, progress, l.loadSources()
+	if l.version, err = d.Int("PRAGMA data_version"); err != nil {
+		return l, nil, err
+	}
+	if l.sum, err = l.sourcesSum(); err != nil {
+		return l, nil, err
+	}
+	l.committed = l.sum
+	if err := l.loadSources(); err != nil {
+		return l, nil, err
+	}
+	return l, progress, l.There()
+}
+
+// There gives ErrGone when the archive has lost its name.
+func (l *Live) There() error {
+	now, err := os.Stat(l.path)
+	if errors.Is(err, os.ErrNotExist) || err == nil && !os.SameFile(now, l.file) {
+		return l.wrap(ErrGone)
+	}
+	return l.wrap(err)
+}
+
+func (l *Live) sourcesSum() (s sum, err error) {
+	err = l.db.Query("SELECT id, uuid FROM sources", func(v []driver.Value) error {
+		s.add(v[0].(int64), textOf(v[1]))
+		return nil
+	})
+	return s, err
+}
+
+// unchanged makes sure that what is known of the archive still holds: it is
+// called at the beginning of a transaction. What others may do is move its log
+// into it, and write what none of this depends on.
+func (l *Live) unchanged() error {
+	version, err := l.db.Int("PRAGMA data_version")
+	if err != nil || version == l.version {
+		return err
+	}
+	now, err := l.sourcesSum()
+	if err != nil {
+		return err
+	}
+	if now != l.committed {
+		return ErrOtherWriter
+	}
+	for name, want := range l.states {
+		body, err := l.state(name)
+		if err != nil {
+			return err
+		}
+		if sha256.Sum256(body) != want {
+			return ErrOtherWriter
+		}
+	}
+	clear(l.marks)
+	l.times, l.version = nil, version
+	return nil
 }
 
 func (l *Live) loadSources() error {
@@ -161,14 +250,21 @@ func (l *Live) begin() error {
 	if err := l.db.Exec("BEGIN IMMEDIATE"); err != nil {
 		return l.wrap(err)
 	}
+	if err := l.unchanged(); err != nil {
+		return errors.Join(l.wrap(err), l.db.Exec("ROLLBACK"))
+	}
 	l.open = true
 	return nil
 }
 
 // Commit makes everything since the last one durable, together with how far
-// the connections were applied and with named states.
+// the connections were applied and with named states. ErrGone, ErrOtherWriter:
+// nothing was committed.
 func (l *Live) Commit(progress map[string]int64, states map[string][]byte) error {
 	if err := l.begin(); err != nil {
+		return err
+	}
+	if err := l.There(); err != nil {
 		return err
 	}
 	for c, off := range progress {
@@ -182,7 +278,14 @@ func (l *Live) Commit(progress map[string]int64, states map[string][]byte) error
 		}
 	}
 	l.open = false
-	return l.wrap(l.db.Exec("COMMIT"))
+	if err := l.db.Exec("COMMIT"); err != nil {
+		return l.wrap(err)
+	}
+	l.committed = l.sum
+	for name, body := range states {
+		l.states[name] = sha256.Sum256(body)
+	}
+	return nil
 }
 
 // Rollback takes everything back since the last Commit.
@@ -192,15 +295,22 @@ func (l *Live) Rollback() error {
 	if !l.open {
 		return nil
 	}
-	l.open = false
+	l.open, l.sum = false, l.committed
 	return errors.Join(l.wrap(l.db.Exec("ROLLBACK")), l.loadSources())
 }
 
 // State is a named state that was committed last, nil when there is none.
 func (l *Live) State(name string) ([]byte, error) {
-	var b []byte
-	_, err := l.db.One("SELECT body FROM wiretape_state WHERE name=?", func(v []driver.Value) error { b = bytesOf(v[0]); return nil }, name)
+	b, err := l.state(name)
+	if err == nil {
+		l.states[name] = sha256.Sum256(b)
+	}
 	return b, l.wrap(err)
+}
+
+func (l *Live) state(name string) (b []byte, err error) {
+	_, err = l.db.One("SELECT body FROM wiretape_state WHERE name=?", func(v []driver.Value) error { b = bytesOf(v[0]); return nil }, name)
+	return b, err
 }
 
 // Source is the id of the source with a uuid, made if there is none.
@@ -216,6 +326,7 @@ func (l *Live) Source(uuid string) (int64, error) {
 	if err == nil {
 		l.nextID++
 		l.sources[uuid] = id
+		l.sum.add(id, uuid)
 	}
 	return id, l.wrap(err)
 }
@@ -474,7 +585,9 @@ func (l *Live) Replace(from string) error {
 		}
 	}
 	l.counts = Counts{}
-	return nil
+	var err error
+	l.sum, err = l.sourcesSum()
+	return l.wrap(err)
 }
 
 // Replaced ends a Replace, after its Commit.

@@ -52,6 +52,9 @@ type Options struct {
 	// Segment is how deep segments are checked when a rule needs their time
 	// column; its DecodedLimit holds here too.
 	Segment segment.Options
+	// Lock is the archive's, where the caller has it already and keeps it; nil
+	// for the stage to take it.
+	Lock *unfinished.Lock
 }
 
 // Stage is an archive under construction. It is used by one goroutine.
@@ -152,7 +155,11 @@ func NewStage(path string, opt Options, set SetAside) (*Stage, error) {
 	if err := alone(path); err != nil {
 		return nil, err
 	}
-	folder, err := unfinished.Start(path)
+	start := func() (*unfinished.Folder, error) { return unfinished.Start(path) }
+	if opt.Lock != nil {
+		start = opt.Lock.Start
+	}
+	folder, err := start()
 	if err != nil {
 		return nil, err
 	}
