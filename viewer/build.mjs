@@ -97,6 +97,7 @@ if (size > MAX_WASM || packed > MAX_WASM_GZIP) {
 
 function licences() {
   const parts = [['Go runtime and wasm_exec.js', join(goroot, 'LICENSE')]];
-  for (const p of ['hyparquet', 'hyparquet-compressors', 'fzstd']) parts.push([p, join(here, 'node_modules', p, 'LICENSE')]);
+  for (const p of ['hyparquet', 'hyparquet-compressors', 'fzstd', '@noble/hashes']) parts.push([p, join(here, 'node_modules', p, 'LICENSE')]);
+  parts.push(['xxhash-wasm', join(here, 'node_modules', 'xxhash-wasm', 'LICENSE.md')]);
   return parts.map(([name, file]) => `── ${name} ──\n\n${readFileSync(file, 'utf8').trim()}\n`).join('\n');
 }

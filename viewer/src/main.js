@@ -37,7 +37,7 @@ const KEYS = [
   ['s', 'save the selected field’s bytes'],
   ['t', 'times in UTC, local, relative, nanoseconds'],
   ['b', 'show or hide the side panel'],
-  ['Esc', 'close a list of completions, stop the index pass or a filter'],
+  ['Esc', 'close a list of completions, stop opening, the index pass or a filter'],
   [',', 'settings'],
   ['?', 'this sheet'],
 ];
@@ -77,6 +77,11 @@ class App {
     this.link.on('index', (m) => this.indexed(m));
     this.link.on('hits', (m) => this.hits(m));
     this.link.on('compared', (m) => { if ($('compare-state')) $('compare-state').textContent = `${Math.floor((100 * m.at) / Math.max(1, m.total))} %`; });
+    this.link.on('noted', ({ note }) => {
+      this.info.notes.push(note);
+      this.findings.notes();
+      if (this.status) this.findings.update(this.status, !this.indexing);
+    });
     this.link.on('failed', (m) => this.broke(m));
     this.link.on('cancelled', (m) => this.cancelled(m));
     // An answer of what is no longer shown is no failure, wherever it was
@@ -137,6 +142,12 @@ class App {
 
   /** Opens what a list names: {"files": [{"path", "url", "size"}]}. */
   async openList(url) {
+    const mine = this.listing = new AbortController();
+    const list = async (base, own) => {
+      const r = await fetch(own(base), { signal: mine.signal });
+      if (!r.ok) throw new Error(`the server answers ${r.status}`);
+      return r.json();
+    };
     try {
       const base = new URL(url, document.baseURI);
       // A link to this page may say where to ask, but never another site.
@@ -144,13 +155,13 @@ class App {
         if (u.origin !== location.origin || !/^https?:$/.test(u.protocol)) throw new Error('it names another site than this page’s');
         return u;
       };
-      const r = await fetch(own(base));
-      if (!r.ok) throw new Error(`the server answers ${r.status}`);
-      const { files } = await r.json();
+      $('what').textContent = 'Opening…';
+      const { files } = await this.during(list(base, own));
       if (!Array.isArray(files)) throw new Error('it is no list of files');
       await this.open(files.map((f) => ({ path: String(f.path), url: own(new URL(f.url, base)).href, size: f.size })));
     } catch (e) {
-      this.nothing(`The list of captures can’t be read: ${e.message}`);
+      if (this.listing !== mine) return; // something else was opened meanwhile
+      this.nothing(mine.signal.aborted ? 'Opening was stopped.' : `The list of captures can’t be read: ${e.message}`);
     }
   }
 
@@ -158,6 +169,12 @@ class App {
     this.closeAll();
     this.connections.reset([]);
     $('what').textContent = 'Opening…';
+    this.listing?.abort();
+    this.listing = null;
+    return this.during(this.opened(files));
+  }
+
+  async opened(files) {
     try {
       const { connections } = await this.moving('open', { files });
       if (!connections.length) return this.nothing('There is no capture in it: no file with a connection’s bytes.');
@@ -179,6 +196,26 @@ class App {
       if (found >= 0) return from + found;
     }
     return 0;
+  }
+
+  /** While p is waited for, opening can be stopped. */
+  async during(p) {
+    const mine = this.pending = {};
+    const stoppable = (on) => { $('stop-opening').hidden = !on; };
+    stoppable(true);
+    try {
+      return await p;
+    } finally {
+      if (this.pending === mine) {
+        this.pending = null;
+        stoppable(false);
+      }
+    }
+  }
+
+  stopOpening() {
+    this.listing?.abort();
+    this.link.send('cancel', { what: 'open' }, undefined, false).catch(() => {});
   }
 
   /** Asks for what changes what is shown; settled() waits until that is so. */
@@ -220,7 +257,7 @@ class App {
   async select(id, { protocol, at } = {}) {
     let info;
     try {
-      info = await this.moving('select', { id, protocol });
+      info = await this.during(this.moving('select', { id, protocol }));
     } catch (e) {
       if (!(e instanceof Stale)) this.nothing(e.message);
       return;
@@ -883,6 +920,7 @@ class App {
     });
     $('goto').addEventListener('keydown', (e) => { if (e.key === 'Enter') this.goto(e.target.value); });
     $('stop').addEventListener('click', () => this.stop());
+    $('stop-opening').addEventListener('click', () => this.stopOpening());
     $('go-on').addEventListener('click', () => this.goOn());
     $('side-toggle').addEventListener('click', () => this.toggleSide());
     $('copy-json').addEventListener('click', () => this.copyAs('json'));
@@ -930,6 +968,10 @@ class App {
   }
 
   stop() {
+    if (this.pending) {
+      this.stopOpening();
+      return;
+    }
     this.link.ask('cancel', { what: 'index' });
     this.link.ask('cancel', { what: 'filter' });
     $('stop').hidden = true;

@@ -318,7 +318,7 @@ test('a link that is malformed and names that attack are only text', async () =>
   const page = await openPage(browser, `${server.base}/#offset=170&connection=%E0%A4%A`);
   const buffer = readFileSync(fixture('crafted/gap.stream'));
   const evil = ['<img src=x onerror=alert(1)>.stream', 'safe\u202egnp.stream', '%s%n"\'.stream', 'c00000001-5f3a9b2e.00000001.cap'];
-  await openFiles(page, [...evil.map((name) => ({ name, mimeType: '', buffer })), { name: 'c00000001-5f3a9b2e.00000001.json', mimeType: '', buffer: Buffer.from(JSON.stringify({ format: 'wiretape-sidecar', version: 1, protocol: 'dendro', endpoint: '<b onclick=alert(1)>\u202e', start: 0, length: buffer.length, closed: '<script>alert(1)</script>', findings: [{ kind: '<i>', offset: 5, message: '\u202e<i>' }] })) }]);
+  await openFiles(page, [...evil.map((name) => ({ name, mimeType: '', buffer })), { name: 'c00000001-5f3a9b2e.00000001.json', mimeType: '', buffer: Buffer.from(JSON.stringify({ format: 'wiretape-sidecar', version: 1, connection: 'c00000001-5f3a9b2e', file: 1, framing: 'frames', boundary: 0, sha256: 'ab'.repeat(32), protocol: 'dendro', endpoint: '<b onclick=alert(1)>\u202e', start: 0, length: buffer.length, closed: '<script>alert(1)</script>', findings: [{ kind: '<i>', offset: 5, message: '\u202e<i>' }] })) }]);
   await unit(page, 2);
   for (let i = 0; i < evil.length; i++) {
     await page.focus('#frames');

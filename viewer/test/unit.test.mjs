@@ -224,6 +224,15 @@ test('a compressed capture is read by ranges, with the seek table and without', 
       assert.deepEqual(await s.read(at, n), plain.subarray(at, at + n), `${name} at ${at}`);
     }
   }
+  // Of large frames no more than one is kept.
+  const large = await ZstPart.open(new Memory(packed));
+  large.frames = Array.from({ length: 9 }, (_, i) => ({ size: 9 << 20, at: i * (9 << 20) }));
+  large.inflate = async (f) => new Uint8Array(f.size);
+  for (let i = 0; i < 9; i++) {
+    const b = await large.read(i * (9 << 20) + 5, 100);
+    assert.equal(b.buffer.byteLength, 100);
+    assert.equal(large.cache.size, 1);
+  }
   const bad = packed.slice();
   bad[2000] ^= 255;
   const z = await ZstPart.open(new Memory(bad));
@@ -326,14 +335,14 @@ test('search finds every place, over windows, in any case', () => {
 test('files join to connections by their names, and runs break at holes alone', async () => {
   const part = (n) => new Memory(new Uint8Array(n).fill(1));
   const c = (i, ext) => `d/c00000001-0123abcd.0000000${i}.${ext}`;
-  const side = (start, length, context = null) => {
-    const b = new TextEncoder().encode(JSON.stringify({ format: 'wiretape-sidecar', version: 1, protocol: 'dendro', start, length, context }));
+  const side = (file, start, length, more = {}) => {
+    const b = new TextEncoder().encode(JSON.stringify({ format: 'wiretape-sidecar', version: 1, connection: 'c00000001-0123abcd', file, protocol: 'dendro', framing: 'frames', start, length, boundary: start, sha256: 'ab'.repeat(32), ...more }));
     return new Memory(b, 'side.json');
   };
   const files = [
-    { path: c(1, 'cap'), part: part(100) }, { path: c(1, 'json'), part: side(0, 100) },
-    { path: c(2, 'cap'), part: part(50) }, { path: c(2, 'json'), part: side(100, 50) },
-    { path: c(4, 'cap.partial'), part: part(10) }, { path: c(4, 'json.partial'), part: side(200, 10, { protocol: 'dendro', version: 1, entries: [] }) },
+    { path: c(1, 'cap'), part: part(100) }, { path: c(1, 'json'), part: side(1, 0, 100) },
+    { path: c(2, 'cap'), part: part(50) }, { path: c(2, 'json'), part: side(2, 100, 50) },
+    { path: c(4, 'cap.partial'), part: part(10) }, { path: c(4, 'json.partial'), part: side(4, 200, 0, { open: true, context: { protocol: 'dendro', version: 1, entries: [] } }) },
     { path: 'd/journal.jsonl', part: part(5) }, { path: 'd/lock', part: part(0) }, { path: 'd/destination.id', part: part(33) }, { path: 'other.bin', part: part(7) },
   ];
   const g = group(files);
@@ -345,15 +354,16 @@ test('files join to connections by their names, and runs break at holes alone', 
   assert.deepEqual(r.map((x) => [x.start, x.end]), [[0, 150], [200, 210]]);
   assert.deepEqual([...r[1].context], [...packContext({ protocol: 'dendro', version: 1, entries: [] })]);
   // A sidecar that lies is said and not followed.
-  files[3].part = side(90, 50);
+  files[3].part = side(2, 90, 50);
   const lied = await load(group(files)[0]);
   assert.equal(lied.notes.length, 1);
   assert.equal(lied.notes[0].kind, 'sidecar-stale');
-  assert.match(lied.notes[0].message, /put behind it/);
+  assert.match(lied.notes[0].message, /not used/);
+  assert.deepEqual(lied.files.map((f) => f.start), [0, 100, 200]);
 });
 
 test('a sidecar of any shape is read for what it is, or said to be none', async () => {
-  const good = { format: 'wiretape-sidecar', version: 1, tool: 't', protocol: 'dendro', direction: 'downstream', endpoint: 'e', pair: '', start: 0, length: 100, sha256: 'ab',
+  const good = { format: 'wiretape-sidecar', version: 1, tool: 't', connection: 'c00000001-0123abcd', file: 1, framing: 'frames', boundary: 100, protocol: 'dendro', direction: 'downstream', endpoint: 'e', pair: '', start: 0, length: 100, sha256: 'ab'.repeat(32),
     frames: [{ kind: 1, count: 2 }], first_arrival: { wall_ns: '5' }, last_arrival: { wall_ns: '9' }, findings: [{ kind: 'gap', offset: 3, message: 'm' }],
     findings_omitted: 1, closed: 'size', closed_detail: 'd', transport: { verdict: 'clean', detail: '' },
     context: { protocol: 'dendro', version: 1, entries: [{ id: '1', values: [{ name: 'a', number: '2' }, { name: 'b', bytes: 'AAEC' }] }], omitted: ['x'] } };

@@ -5,14 +5,17 @@
 // What is wrong beside the bytes are notes: {kind, message} with the kinds that
 // capture verify uses, and offset, an offset in the connection, where there is one.
 
+import { sha256 } from '@noble/hashes/sha2.js';
 import { Arrivals } from './arrivals.js';
 import { crc32c } from './crc32c.js';
 import { packContext, packMidStream } from './packed.js';
-import { ZstPart, isZst } from './zst.js';
+import { DamagedError, ZstPart, isZst } from './zst.js';
 import { many } from '../format.js';
-import { MAX_SIZE } from './reader.js';
+import { Ended, MAX_SIZE, Slice } from './reader.js';
 
-const NAME = /^(c\d{8}-[0-9a-f]{8})\.(\d{8})\.(cap|cap\.partial|cap\.zst|json|json\.partial|idx)$/;
+const NAME = /^(c(?!00000000)\d{8}-[0-9a-f]{8})\.((?!00000000)\d{8})\.(cap|cap\.partial|cap\.zst|json|json\.partial|idx)$/;
+/** The endings of a file's bytes, in the order in which they are taken where several are there. */
+const BYTES = ['cap', 'cap.zst', 'cap.partial'];
 /** The largest sidecar and arrival index that are read. */
 const MAX_SIDECAR = 16 << 20;
 const MAX_ARRIVALS = 256 << 20;
@@ -44,7 +47,7 @@ export function group(files) {
   const out = [];
   for (const c of [...capture.values()].sort((a, b) => (a.path < b.path ? -1 : 1))) {
     const list = [...c.numbers.values()].sort((a, b) => a.number - b.number);
-    const withBytes = list.filter((n) => n.cap ?? n['cap.zst'] ?? n['cap.partial']);
+    const withBytes = list.filter((n) => BYTES.some((x) => n[x]));
     if (withBytes.length) out.push({ name: c.name, path: c.path, list: withBytes, withoutBytes: list.filter((n) => !withBytes.includes(n)) });
   }
   // Files of a capture that are no bytes, such as its journal, are no connections,
@@ -64,11 +67,40 @@ export function group(files) {
 const MAX_TOLD = 1000;
 const MAX_TEXT = 4096;
 
-/**
- * What is read of a sidecar, each member of the kind that the format gives it:
- * one of another kind is as if it weren't there, but for a context that can't be
- * used, which makes the sidecar no sidecar.
- */
+/** The members of a sidecar that are texts, numbers and so on; another kind makes it no sidecar. */
+const KINDS = {
+  text: ['format', 'tool', 'connection', 'protocol', 'direction', 'pair', 'endpoint', 'sha256', 'previous_sha256', 'framing', 'closed', 'closed_detail'],
+  number: ['version', 'file', 'protocol_version', 'start', 'length', 'frames_of_other_kinds', 'boundary', 'findings_omitted'],
+  flag: ['open', 'starts_at_boundary', 'ends_at_boundary'],
+  list: ['frames', 'findings'],
+  object: ['first_arrival', 'last_arrival', 'transport', 'recovery', 'context'],
+};
+const IS = {
+  text: (v) => typeof v === 'string', number: Number.isSafeInteger, flag: (v) => typeof v === 'boolean',
+  list: (v) => Array.isArray(v) && v.every((x) => x && typeof x === 'object' && !Array.isArray(x)),
+  object: (v) => typeof v === 'object' && !Array.isArray(v),
+};
+
+/** Holds a sidecar against what a recorder can write (capture/sidecar, check); gives what is wrong with it. */
+function wrongWith(s) {
+  if (!s || typeof s !== 'object' || s.format !== 'wiretape-sidecar') return 'it is no sidecar';
+  if (s.version !== 1) return `it is of version ${String(s.version).slice(0, 20)}`;
+  for (const [kind, names] of Object.entries(KINDS)) {
+    for (const k of names) if (s[k] !== undefined && s[k] !== null && !IS[kind](s[k])) return `its ${k} is no ${kind}`;
+  }
+  const { start = 0, length = 0, boundary = 0 } = s;
+  if (!s.connection) return 'it names no connection';
+  if (!(s.file >= 1)) return `it is of file number ${s.file ?? 0}`;
+  if (start < 0 || length < 0 || start + length > Number.MAX_SAFE_INTEGER) return `it says start ${start} and length ${length}`;
+  if (!s.protocol) return 'it names no protocol';
+  if (!['frames', 'unknown', 'lost'].includes(s.framing)) return 'its framing is unknown';
+  if (s.open) return '';
+  if (!/^[0-9a-f]{64}$/i.test(s.sha256 ?? '')) return 'it has no SHA-256';
+  if (boundary < start || boundary > start + length) return `its boundary ${boundary} is outside of ${start} to ${start + length}`;
+  return '';
+}
+
+/** What is read of a sidecar that is one. A context that can't be used makes it none. */
 function members(s) {
   const text = (v) => (typeof v === 'string' ? v.slice(0, MAX_TEXT) : '');
   const count = (v) => (Number.isSafeInteger(v) && v >= 0 ? v : undefined);
@@ -76,8 +108,8 @@ function members(s) {
   // What recovery has found of a file that its recorder left is told as capture verify tells it.
   const told = [];
   const r = s.recovery;
-  const start = count(s.start) ?? 0;
-  if (r && typeof r === 'object' && text(r.tail)) {
+  const start = s.start ?? 0;
+  if (r && text(r.tail)) {
     const [whole, kept] = [count(r.whole) ?? 0, count(r.kept) ?? 0];
     told.push({ kind: 'recovered-file', offset: start + whole, expected: '', found: '', cost: '', message: `the file was recovered; no whole frames are in its last ${many(Math.max(0, kept - whole), 'byte')}: ${text(r.tail).slice(0, 40)}` });
   }
@@ -87,30 +119,56 @@ function members(s) {
   const wall = (a) => (/^-?\d{1,19}$/.test(typeof a?.wall_ns === 'string' ? a.wall_ns : '') ? a.wall_ns : null);
   if (s.context) packContext(s.context);
   return {
+    connection: s.connection, file: s.file,
     tool: text(s.tool), endpoint: text(s.endpoint), direction: text(s.direction), protocol: text(s.protocol), pair: text(s.pair),
-    sha256: text(s.sha256), closed: text(s.closed), closedDetail: text(s.closed_detail), open: s.open === true,
-    recovered: Boolean(s.recovery), start: count(s.start), length: count(s.length), first: wall(s.first_arrival), last: wall(s.last_arrival),
-    transport: s.transport && typeof s.transport === 'object' ? { verdict: text(s.transport.verdict), detail: text(s.transport.detail) } : null,
+    sha256: text(s.sha256).toLowerCase(), closed: text(s.closed), closedDetail: text(s.closed_detail), open: s.open === true,
+    recovered: Boolean(r), start, length: s.length ?? 0, first: wall(s.first_arrival), last: wall(s.last_arrival),
+    transport: s.transport ? { verdict: text(s.transport.verdict), detail: text(s.transport.detail) } : null,
     frames: list(s.frames).reduce((n, k) => n + (count(k.count) ?? 0), 0) + (count(s.frames_of_other_kinds) ?? 0),
     findings: told, found: Math.max(told.length, list(s.findings).length) + (count(s.findings_omitted) ?? 0),
     context: s.context ?? null, omitted: s.context ? (s.context.omitted ?? []).map(text) : [],
   };
 }
 
-async function readSidecar(part, notes) {
+/** Reads the sidecar of file number of a connection: null, with a note where it is there and can't be used. */
+async function readSidecar(part, name, number, notes) {
   if (!part) return null;
   try {
     if (part.open) part = await part.open();
     if (part.size > MAX_SIDECAR) throw new Error('it is larger than a sidecar may be');
     const s = JSON.parse(utf8.decode(await part.read(0, part.size)));
-    if (s.format !== 'wiretape-sidecar') throw new Error('it is no sidecar');
-    if (s.version !== 1) throw new Error(`it is of version ${String(s.version).slice(0, 20)}`);
+    const wrong = wrongWith(s);
+    if (wrong) throw new Error(wrong);
+    if (s.connection !== name || s.file !== number) {
+      notes.push({ kind: 'sidecar-stale', message: `${part.name} is not used: it is that of file ${s.file} of ${s.connection.slice(0, 60)}` });
+      return null;
+    }
     return members(s);
   } catch (e) {
+    if (e instanceof Ended) throw e;
     notes.push({ kind: 'sidecar-invalid', message: `${part.name} is not used: ${e.message}` });
     return null;
   }
 }
+
+/**
+ * The sidecar that fits a file by its name (capture/input.go, sidecar): of one
+ * that is sealed the sealed one alone, of another the opening one where there is
+ * no other yet.
+ */
+async function sidecarOf(c, n, sealed, notes) {
+  const before = notes.length;
+  let side = await readSidecar(n.json, c.name, n.number, notes);
+  if (side?.open && sealed) {
+    notes.push({ kind: 'sidecar-stale', message: `${n.json.name} is not used: it is from before the file was sealed` });
+    return null;
+  }
+  if (!side && !sealed && notes.length === before) side = await readSidecar(n['json.partial'], c.name, n.number, notes);
+  return side;
+}
+
+/** Whether the bytes of number n are of a sealed file. */
+const isSealed = (n) => Boolean(n.cap ?? n['cap.zst']);
 
 /** A connection's files whose bytes come to no more than this are held against their arrival indexes at once. */
 const COMPARE_AT_ONCE = 32 << 20;
@@ -230,36 +288,172 @@ async function readArrivals(n, start, notes) {
 }
 
 /**
- * Reads what lies beside a connection's bytes and lays its files one after the
- * other. Everything that a sidecar says is checked against the files.
+ * The most bytes of a file that are read to prove it by its hash, where its length
+ * or a second copy leaves doubt. What lies behind a URL is read less of.
  */
-export async function load(c) {
+const MAX_PROOF = 256 << 20;
+const MAX_REMOTE_PROOF = 8 << 20;
+/** Compressed files up to this are inflated whole at once, so that damage is known. */
+const INFLATE_AT_ONCE = 32 << 20;
+
+/** The SHA-256 of a part's first bytes, null where they are more than are read for it or can't be read. */
+async function hashOf(part, length, alive) {
+  if (length > (part.local ? MAX_PROOF : MAX_REMOTE_PROOF)) return null;
+  const h = sha256.create();
+  try {
+    for (let at = 0; at < length;) {
+      const b = await part.read(at, Math.min(PIECE, length - at));
+      await alive();
+      if (!b.length) return null;
+      h.update(b);
+      at += b.length;
+    }
+  } catch (e) {
+    if (!(e instanceof DamagedError)) throw e;
+    return null;
+  }
+  return Array.from(h.digest(), (x) => x.toString(16).padStart(2, '0')).join('');
+}
+
+/**
+ * Finds out a file's length and what its sidecar is worth (capture/input.go,
+ * look). Its notes have offsets in the file.
+ */
+async function look(c, n, ext, alive) {
+  const sealed = ext !== 'cap.partial';
   const notes = [];
-  const files = [];
-  let at = 0;
-  for (const n of c.list) {
-    const side = (await readSidecar(n.json, notes)) ?? (await readSidecar(n['json.partial'], notes));
-    let part = n.cap ?? n['cap.zst'] ?? n['cap.partial'];
-    if (part.open) part = await part.open();
-    if (part.size >= 4 && isZst(await part.read(0, 4))) part = await ZstPart.open(part);
-    let start = side?.start ?? at;
-    if (start > MAX_SIZE) {
-      notes.push({ kind: 'sidecar-invalid', offset: at, message: `${part.name} starts at ${start} by its sidecar, beyond all bytes; it is put behind the file before it` });
-      start = at;
+  let side = n.foreign ? null : await sidecarOf(c, n, sealed, notes);
+  let part = n[ext].open ? await n[ext].open() : n[ext];
+  const f = { number: n.number, ext, name: part.name, sealed, notes, expected: side && !side.open ? side.length : -1 };
+  if (ext === 'cap.zst' || (n.foreign && part.size >= 4 && isZst(await part.read(0, 4)))) {
+    part = await ZstPart.open(part);
+    if (part.local && part.size <= INFLATE_AT_ONCE) await part.prove(alive);
+    if (n.foreign && !part.size && part.damages.length) throw new Error(part.damages[0].message);
+    notes.push(...part.damages);
+  }
+  const size = part.size;
+  if (f.expected >= 0 && size !== f.expected) {
+    if (!sealed) {
+      // It was being sealed, or its recorder died behind a seal that failed: its bytes count.
+      f.expected = -1;
+      side = { ...side, open: true };
+    } else if (size > f.expected) {
+      if ((await hashOf(part, f.expected, alive)) === side.sha256) {
+        notes.push({ kind: 'surplus-bytes', offset: f.expected, expected: `${f.expected} bytes`, found: `${size} bytes`, message: `${part.name} has ${many(size - f.expected, 'byte')} behind those that its sidecar proves, which are not used` });
+        part = new Slice(part, f.expected);
+      } else {
+        notes.push({ kind: 'sidecar-stale', offset: 0, expected: `${f.expected} bytes`, found: `${size} bytes`, message: `${part.name} has ${size} bytes, its sidecar says ${f.expected} and does not prove them: it is not used` });
+        side = null;
+        f.expected = size;
+      }
+    } else {
+      notes.push({ kind: 'short-file', offset: size, expected: `${f.expected} bytes`, found: `${size} bytes`, cost: `${many(f.expected - size, 'byte')} missing`, message: `${part.name} has ${size} bytes, its sidecar says ${f.expected}` });
     }
-    if (start < at) {
-      notes.push({ kind: 'sidecar-stale', offset: at, message: `${part.name} starts at ${start} by its sidecar, before the end of the file before it (${at}); it is put behind it` });
-      start = at;
-    }
-    if (side && !side.open && side.length !== undefined && side.length !== part.size) {
+  }
+  return Object.assign(f, { part, side });
+}
+
+/**
+ * Takes one of the files that have the same number, and says what the others are
+ * (capture/input.go, choose): the one whose sidecar fits, then a sealed one, then
+ * the longest.
+ */
+async function choose(list, notes, alive) {
+  if (list.length === 1) return list[0];
+  for (const f of list) {
+    f.sum = await hashOf(f.part, f.part.size, alive);
+    f.fits = f.sum !== null && f.side?.sha256 === f.sum;
+  }
+  const order = (f) => [f.fits ? 0 : 1, f.sealed ? 0 : 1, -f.part.size];
+  const ranked = list.map((f) => [order(f), f]).sort(([a, f], [b, g]) => {
+    const i = a.findIndex((v, k) => v !== b[k]);
+    return i >= 0 ? a[i] - b[i] : f.sum !== g.sum && f.sum && g.sum ? (f.sum < g.sum ? -1 : 1) : BYTES.indexOf(f.ext) - BYTES.indexOf(g.ext);
+  }).map(([, f]) => f);
+  const [best, ...others] = ranked;
+  for (const o of others) {
+    if (o.sum !== null && o.sum === best.sum) continue;
+    const both = `${best.name} and as ${o.name}`;
+    if (o.sum === null || best.sum === null) {
+      notes.push({ kind: 'conflicting-files', of: best, offset: 0, message: `file ${best.number} is here twice, as ${both}, and they can’t be compared here; ${best.name} is used` });
+    } else if (o.part.size < best.part.size && (await hashOf(best.part, o.part.size, alive)) === o.sum) {
+      notes.push({ kind: 'doubled-file', of: best, offset: 0, message: `file ${best.number} is here twice, as ${both}, which are the first ${many(o.part.size, 'byte')} of the other; ${best.name} is used` });
+    } else {
       notes.push({
-        kind: part.size < side.length ? 'short-file' : 'surplus-bytes', offset: start + Math.min(part.size, side.length),
-        message: `${part.name} has ${part.size} bytes, its sidecar says ${side.length}`,
+        kind: 'conflicting-files', of: best, offset: 0, expected: best.sum, found: o.sum, cost: `${many(o.part.size, 'byte')} not used`,
+        message: `file ${best.number} is here with different bytes, as ${both}; ${best.fits ? 'the one that its sidecar proves is used' : `neither can be proved, ${best.name} is used`}`,
       });
     }
-    const arrivals = await readArrivals(n, start, notes);
-    files.push({ name: part.name, number: n.number, part, start, end: start + part.size, side, arrivals, partial: !n.cap && !n['cap.zst'] });
-    at = start + part.size;
+  }
+  return best;
+}
+
+/**
+ * Gives each file its offset (capture/input.go and place.go). Files that are
+ * numbered from 1 without a hole lie where the sums of their lengths say; a
+ * sidecar gives a place behind a hole only. apart: what is before a file is not
+ * known to be all there, so that it begins a run of its own.
+ */
+function place(files, notes) {
+  let [end, next, known, lacks] = [0, 1, true, 0];
+  for (const f of files) {
+    const hole = f.number !== next;
+    f.start = end + lacks;
+    f.apart = hole || lacks > 0;
+    const s = f.side;
+    const not = (kind, why) => {
+      notes.push({ kind, of: f, offset: 0, expected: `${f.start}`, found: `${s.start}`, message: `${f.name} starts at ${s.start} by its sidecar, ${why}; it is not used` });
+      f.side = null;
+    };
+    if (s && s.start > MAX_SIZE) not('sidecar-invalid', 'beyond all bytes');
+    else if (!hole && lacks === 0 && s && known && s.start !== end) not('sidecar-stale', `the files before it end at ${end}`);
+    else if (!hole && lacks > 0 && s && s.start !== f.start) f.side = null;
+    else if (hole) {
+      known = Boolean(s) && s.start >= end;
+      if (known) f.start = s.start;
+      else if (s) not('sidecar-stale', `before the end of the file before it (${end})`);
+    }
+    // Where the sum does not tell, the last place that is known is all there is.
+    f.end = f.start + f.part.size;
+    lacks = Math.max(0, f.expected - f.part.size);
+    [end, next] = [f.end, f.number + 1];
+  }
+}
+
+/**
+ * Reads what lies beside a connection's bytes and lays its files one after the
+ * other. Everything that a sidecar says is checked against the files. alive is
+ * called now and then, and throws where nobody waits any more.
+ */
+export async function load(c, alive = () => {}) {
+  const notes = [];
+  const files = [];
+  for (const n of c.list) {
+    const all = [];
+    for (const ext of BYTES) if (n[ext]) all.push(await look(c, n, ext, alive));
+    await alive();
+    const f = await choose(all, notes, alive);
+    // What two files have beside them is one thing.
+    const seen = new Set();
+    for (const x of all.flatMap((o) => o.notes)) {
+      if (!seen.has(x.message)) notes.push({ ...x, of: x.offset === undefined ? undefined : f });
+      seen.add(x.message);
+    }
+    files.push(f);
+  }
+  const bare = c.list[0].foreign ? [] : files.filter((f) => !f.side && f.expected < 0 && f.part.size > 0);
+  if (bare.length) {
+    notes.push({ kind: 'sidecar-missing', of: bare[0], offset: 0, message: `${bare.length} of ${many(files.length, 'file')} ${bare.length === 1 ? 'has' : 'have'} no sidecar that can be used: ${bare[0].name}${bare.length > 1 ? ' and others' : ''}`, cost: 'their arrival times, and their context if they are read alone' });
+  }
+  place(files, notes);
+  for (const x of notes) {
+    if (x.of) x.offset += x.of.start;
+    delete x.of;
+  }
+  for (const f of files) {
+    const n = c.list.find((x) => x.number === f.number);
+    f.arrivals = await readArrivals(n, f.start, notes);
+    f.partial = !f.sealed;
+    await alive();
   }
   await missing(c, files, notes);
   const indexed = files.filter((f) => f.arrivals);
@@ -267,7 +461,7 @@ export async function load(c) {
   const small = local && indexed.reduce((n, f) => n + f.part.size, 0) <= COMPARE_AT_ONCE;
   for (const [i, f] of indexed.entries()) {
     const n = c.list.find((x) => x.number === f.number);
-    if (!n.compared && (small || i < (local ? MAX_SAMPLED : MAX_REMOTE_SAMPLED))) n.compared = await compare(f, f.arrivals, small);
+    if (!n.compared && (small || i < (local ? MAX_SAMPLED : MAX_REMOTE_SAMPLED))) n.compared = await compare(f, f.arrivals, small, alive);
     if (!n.compared) continue;
     f.index = f.arrivals;
     f.arrivals = n.compared.arrivals;
@@ -328,8 +522,8 @@ async function missing(c, files, notes) {
   const behind = Math.max(next - 1, ...(c.withoutBytes ?? []).map((n) => n.number));
   if (behind >= next) {
     const n = c.withoutBytes.find((x) => x.number === behind);
-    const side = await readSidecar(n.json, []);
-    await note(next, behind + 1, at, side && !side.open && side.start !== undefined && side.length !== undefined ? side.start + side.length : at);
+    const side = await readSidecar(n.json, c.name, behind, []);
+    await note(next, behind + 1, at, side && !side.open ? Math.max(at, side.start + side.length) : at);
     return;
   }
   const last = files[files.length - 1];
@@ -376,14 +570,14 @@ async function marks(c, sides) {
 export async function describe(c, detect) {
   const few = c.list.length > MAX_DESCRIBED ? [c.list[0], c.list[c.list.length - 1]] : c.list;
   const sides = [];
-  for (const n of few) sides.push((await readSidecar(n.json, [])) ?? (await readSidecar(n['json.partial'], [])));
+  for (const n of few) sides.push(n.foreign ? null : await sidecarOf(c, n, isSealed(n), []));
   const head = sides.find(Boolean) ?? null;
   const tail = sides[sides.length - 1];
   const whole = few === c.list && sides.every((s) => s && !s.open);
   const sum = (f) => (whole ? sides.reduce((n, s) => n + f(s), 0) : null);
   const out = {
     protocol: head?.protocol || null, direction: head?.direction || null, endpoint: head?.endpoint || null, pair: head?.pair || null,
-    start: head?.start ?? 0,
+    start: c.list[0].number === 1 ? 0 : (sides[0]?.start ?? 0),
     first: sides.find((s) => s?.first)?.first ?? null, last: sides.findLast((s) => s?.last)?.last ?? null,
     frames: sum((s) => s.frames), findings: sum((s) => s.found),
     closed: tail?.closed || null, transport: tail?.transport?.verdict || null, unsealed: !tail || tail.open, bytes: 0,
@@ -395,10 +589,11 @@ export async function describe(c, detect) {
     out.bytes += side?.length ?? part.size;
   }
   if (out.protocol === null || out.protocol === 'auto') {
-    let part = c.list[0].cap ?? c.list[0]['cap.zst'] ?? c.list[0]['cap.partial'];
+    const ext = BYTES.find((x) => c.list[0][x]);
+    let part = c.list[0][ext];
     try {
       if (part.open) part = await part.open();
-      if (part.size >= 4 && isZst(await part.read(0, 4))) {
+      if (ext === 'cap.zst' || (c.list[0].foreign && part.size >= 4 && isZst(await part.read(0, 4)))) {
         part = await ZstPart.open(part);
         if (c.list.length === 1) out.bytes = part.size;
       }
@@ -408,6 +603,7 @@ export async function describe(c, detect) {
       out.direction ??= ['', 'downstream', 'upstream'][found.direction ?? 0] || null;
       if (!found.protocol) out.what = whatItIs(prefix, part.size);
     } catch (e) {
+      if (e instanceof Ended) throw e;
       out.what = e.message;
     }
   }
@@ -422,13 +618,13 @@ export async function runs(files, protocol) {
   const out = [];
   for (const f of files) {
     const last = out[out.length - 1];
-    if (last && last.end === f.start) {
+    if (last && last.end === f.start && !f.apart) {
       last.end = f.end;
       last.files.push(f);
       continue;
     }
     let context = null;
-    if (f.start > 0 || f.middle) {
+    if (f.start > 0 || f.middle || (f.apart && last)) {
       const c = f.side?.context;
       context = c && c.protocol === protocol ? packContext(c) : packMidStream(protocol);
     }

@@ -5,6 +5,9 @@
 /** A source that is not what it was when it was opened. */
 export class ChangedError extends Error {}
 
+/** Nobody waits for it any more. */
+export class Ended extends Error {}
+
 /** From how many bytes on a read is given to the other worker. */
 const APART = 256 << 10;
 /** The largest offset that is counted with: places are exact as doubles. */
@@ -65,30 +68,120 @@ export class BlobPart {
   }
 }
 
+/** The first bytes of a part, as a part. */
+export class Slice {
+  constructor(part, size) {
+    this.part = part;
+    this.name = part.name;
+    this.local = part.local;
+    this.size = size;
+  }
+
+  read(from, n) {
+    return this.part.read(from, Math.min(n, Math.max(0, this.size - from)));
+  }
+}
+
+/** How long a server may give nothing, in milliseconds. */
+const PATIENCE = 60000;
+/** How long the end of an answer may come behind its last byte. */
+const LINGER = 250;
+
+let ending = new AbortController().signal;
+
+/** Requests from now on end with signal, by its reason. */
+export function endWith(signal) {
+  ending = signal;
+}
+
+/** A request, and what is asked of its answer: never more than that is read. */
+class Asked {
+  constructor(url, headers) {
+    this.url = url;
+    this.headers = headers;
+    this.signal = ending;
+    this.control = new AbortController();
+    this.end = () => this.control.abort(this.signal.reason);
+  }
+
+  /** Waits for p, for as long as the server may take. */
+  async wait(p) {
+    this.signal.throwIfAborted();
+    this.signal.addEventListener('abort', this.end);
+    const timer = setTimeout(() => this.control.abort(new Error(`${this.url}: the server has given nothing for ${PATIENCE / 1000} s`)), PATIENCE);
+    try {
+      return await p();
+    } catch (e) {
+      // Firefox gives an error of its own for a body whose request was ended.
+      throw this.control.signal.aborted ? this.control.signal.reason : e;
+    } finally {
+      clearTimeout(timer);
+      this.signal.removeEventListener('abort', this.end);
+    }
+  }
+
+  async answer() {
+    try {
+      return await this.wait(() => fetch(this.url, { headers: this.headers, signal: this.control.signal, credentials: 'same-origin', redirect: 'follow', cache: 'no-store' }));
+    } catch (e) {
+      if (this.control.signal.aborted) throw e;
+      const other = new URL(this.url).origin !== self.location.origin;
+      throw new Error(`${this.url} can't be reached: ${e.message}${other ? '. Another site must allow it (CORS), and this page\'s Content-Security-Policy too' : ''}`);
+    }
+  }
+
+  /** The n bytes of an answer: fewer where it ends early, one more where it gives more. */
+  async body(r, n) {
+    if (!r.body) return new Uint8Array(0);
+    const out = new Uint8Array(n + 1);
+    const reader = r.body.getReader();
+    let at = 0;
+    try {
+      while (at <= n) {
+        const next = at < n ? await this.wait(() => reader.read()) : await this.wait(() => Promise.race([reader.read(), later()]));
+        if (next.done) break;
+        const b = next.value.subarray(0, n + 1 - at);
+        out.set(b, at);
+        at += b.length;
+      }
+    } finally {
+      // Of what is not read here nothing may come.
+      reader.cancel().catch(() => {});
+    }
+    return out.subarray(0, at);
+  }
+}
+
+const later = () => new Promise((r) => { setTimeout(() => r({ done: true }), LINGER); });
+
 /** A file behind a URL of a server that answers range requests. */
 export class UrlPart {
   static async open(url, name) {
     const p = new UrlPart();
     p.url = url;
     p.name = name;
-    const r = await ask(url, { headers: { Range: 'bytes=0-0' } });
+    const q = new Asked(url, { Range: 'bytes=0-0' });
+    const r = await q.answer();
     if (r.status === 206) {
       const m = /^bytes \d+-\d+\/(\d+)$/.exec(r.headers.get('Content-Range') ?? '');
       if (!m) throw new Error(`${name}: the server hides the file's length (it must allow the header Content-Range to be read)`);
       p.size = Number(m[1]);
       if (p.size > MAX_SIZE) throw new Error(`${name}: the server claims a length of ${m[1].slice(0, 30)} bytes`);
-      const tag = r.headers.get('ETag');
-      p.version = tag && !tag.startsWith('W/') ? tag : r.headers.get('Last-Modified');
-      await r.arrayBuffer();
+      p.tag = r.headers.get('ETag');
+      p.modified = r.headers.get('Last-Modified');
+      if ((await q.body(r, 1)).length !== 1) throw new Error(`${name}: the server gives other bytes than those that are asked for`);
       return p;
     }
+    // What else it says is not read.
+    r.body?.cancel().catch(() => {});
     if (r.status === 416) {
+      const total = /^bytes \*\/(\d{1,30})$/.exec(r.headers.get('Content-Range') ?? '')?.[1] ?? '0';
+      if (total !== '0') throw new Error(`${name}: the server has ${total} bytes and gives none of them`);
       p.size = 0;
       return p;
     }
     if (r.status === 200) {
       // No ranges: an empty file, or a server that can't.
-      await r.body?.cancel();
       if (r.headers.get('Content-Length') === '0') {
         p.size = 0;
         return p;
@@ -98,31 +191,36 @@ export class UrlPart {
     throw new Error(`${name}: the server answers ${r.status} ${r.statusText}`);
   }
 
+  /** What tells that an answer is of another file than the one that was opened; '' for nothing. */
+  changed(r, total) {
+    const is = (now, then) => now !== null && then !== null && now !== then;
+    if (total !== undefined && total !== '*' && Number(total) !== this.size) return `it has ${total} bytes and had ${this.size}`;
+    if (is(r.headers.get('ETag'), this.tag)) return `its ETag is ${r.headers.get('ETag').slice(0, 60)} and was ${this.tag.slice(0, 60)}`;
+    if (is(r.headers.get('Last-Modified'), this.modified)) return `it was modified ${r.headers.get('Last-Modified').slice(0, 60)}`;
+    return '';
+  }
+
   async read(from, n) {
     n = Math.min(n, this.size - from);
     if (n <= 0) return new Uint8Array(0);
     const headers = { Range: `bytes=${from}-${from + n - 1}` };
-    if (this.version) headers['If-Range'] = this.version;
-    const r = await ask(this.url, { headers });
-    if (r.status === 200 || r.status === 416) {
-      await r.body?.cancel();
-      throw new ChangedError(`${this.name} was changed while it was open`);
-    }
-    if (r.status !== 206) throw new Error(`${this.name}: the server answers ${r.status} ${r.statusText}`);
-    const b = new Uint8Array(await r.arrayBuffer());
-    const got = /^bytes (\d+)-/.exec(r.headers.get('Content-Range') ?? '');
-    if (got && Number(got[1]) !== from) throw new ChangedError(`${this.name}: the server gave bytes from ${got[1].slice(0, 30)} on where those from ${from} on were asked for`);
-    if (b.length !== n) throw new ChangedError(`${this.name}: the server gave ${b.length} of ${n} bytes`);
+    const version = this.tag && !this.tag.startsWith('W/') ? this.tag : this.modified;
+    if (version) headers['If-Range'] = version;
+    const q = new Asked(this.url, headers);
+    const r = await q.answer();
+    const refuse = (e) => {
+      r.body?.cancel().catch(() => {});
+      throw e;
+    };
+    if (r.status === 200 || r.status === 416) refuse(new ChangedError(`${this.name} was changed while it was open`));
+    if (r.status !== 206) refuse(new Error(`${this.name}: the server answers ${r.status} ${r.statusText}`));
+    const got = /^bytes (\d+)-(\d+)\/(\d+|\*)$/.exec(r.headers.get('Content-Range') ?? '');
+    const changed = this.changed(r, got?.[3]);
+    if (changed) refuse(new ChangedError(`${this.name} was changed while it was open: ${changed.slice(0, 200)}`));
+    if (got && (Number(got[1]) !== from || Number(got[2]) !== from + n - 1)) refuse(new ChangedError(`${this.name}: the server gave bytes ${got[1].slice(0, 30)} to ${got[2].slice(0, 30)} where ${from} to ${from + n - 1} were asked for`));
+    const b = await q.body(r, n);
+    if (b.length !== n) throw new ChangedError(`${this.name}: the server gave ${b.length > n ? 'more than ' : `${b.length} of `}${n} bytes`);
     return b;
-  }
-}
-
-async function ask(url, options) {
-  try {
-    return await fetch(url, { ...options, credentials: 'same-origin', redirect: 'follow', cache: 'no-store' });
-  } catch (e) {
-    const other = new URL(url).origin !== self.location.origin;
-    throw new Error(`${url} can't be reached: ${e.message}${other ? '. Another site must allow it (CORS), and this page\'s Content-Security-Policy too' : ''}`);
   }
 }
 
@@ -145,6 +243,17 @@ export class Stream {
       else hi = mid - 1;
     }
     return this.parts[lo];
+  }
+
+  /** Where the bytes end that follow those at an offset without a hole. */
+  endOf(offset) {
+    let end = offset;
+    for (const p of this.parts) {
+      if (p.end <= end) continue;
+      if (p.start > end) break;
+      end = p.end;
+    }
+    return end;
   }
 
   /** Up to n bytes from an offset on, across parts, up to a hole or the end. */

@@ -2,9 +2,11 @@
 // file keeps it too long.
 
 import { ops } from './parquet.js';
+import { ready } from './zstd.js';
 
 async function hear({ data: { id, op, args } }) {
   try {
+    await ready;
     postMessage({ id, result: await ops[op](args) });
   } catch (e) {
     postMessage({ id, error: e.message || String(e) });

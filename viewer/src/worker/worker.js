@@ -4,7 +4,8 @@
 // a generation: what belongs to an earlier one is dropped on both sides.
 
 import { Decoder, DecoderError, FEED } from './decoder.js';
-import { BlobPart, ChangedError, readApart, Stream, UrlPart, Window } from './reader.js';
+import { BlobPart, ChangedError, Ended, endWith, readApart, Stream, UrlPart, Window } from './reader.js';
+import { ready } from './zstd.js';
 import { MAX_FILES, compare, describe, group, load, missingBeside, runs, whatItIs } from './captures.js';
 import { Packer, packMidStream } from './packed.js';
 import { arrivalAxis, arrivalToOffset, joined } from './arrivals.js';
@@ -40,22 +41,42 @@ let current; // the connection that is shown
 let unit; // the frame that is open: {row, offset, size}
 const running = new Map(); // what → token
 
-class Cancelled extends Error {}
+class Cancelled extends Ended {}
+
+/** Ends the requests of a generation. */
+let ender = new AbortController();
+/** Nothing is shown yet of what was asked for last. */
+let opening = false;
+
+/** What is shown changes: of the one before nothing is asked any more. */
+function next() {
+  ender.abort(new Cancelled());
+  ender = new AbortController();
+  endWith(ender.signal);
+  current = unit = paused = undefined;
+  opening = true;
+  return ++generation;
+}
 
 /** What is asked belongs to the connection that is shown now. */
 function task() {
   const of = generation;
-  return { generation: of, check() { if (of !== generation) throw new Cancelled(); } };
+  return { generation: of, wait: (p) => p, check() { if (of !== generation) throw new Cancelled(); } };
 }
 
 /** of is what the page knows the task by, where there may be several of its kind one after the other. */
 function token(what, of) {
   running.get(what)?.cancel();
+  let stop;
+  const stopped = new Promise((_, reject) => { stop = reject; });
+  stopped.catch(() => {});
   const t = {
     generation,
     of,
     cancelled: false,
-    cancel() { t.cancelled = true; },
+    cancel() { t.cancelled = true; stop(new Cancelled()); },
+    /** Waits for p, but not for one that never comes. */
+    wait(p) { return Promise.race([p, stopped]); },
     check() { if (t.cancelled || t.generation !== generation) throw new Cancelled(); },
   };
   running.set(what, t);
@@ -74,7 +95,7 @@ async function drive(dec, pass, win, t, tick) {
     if (need < 0) return;
     const pos = dec.pos(pass);
     if (need > 0 && !win.has(pos, need)) {
-      await win.ensure(pos, need);
+      await t.wait(win.ensure(pos, need));
       t.check();
     }
     const v = need > 0 ? win.view(pos, need, Math.max(need, FEED)) : NOTHING;
@@ -115,13 +136,13 @@ const ops = {
     readApart(reader);
     module = wasm instanceof WebAssembly.Module ? wasm : await compile(wasm);
     decoder = await Decoder.start(module);
+    await ready;
     return { protocols: decoder.protocols() };
   },
 
   /** Opens files: [{path, file}] or [{path, url}]. */
   async open({ files }) {
-    const of = ++generation;
-    current = unit = paused = undefined;
+    const of = next();
     if (decoder.memory > INDEX_MEMORY) decoder = await Decoder.start(module);
     if (files.length > MAX_FILES) throw new Error(`${files.length} files are more than can be opened at once`);
     const list = await Promise.all(files.map(async (f) => ({
@@ -146,11 +167,14 @@ const ops = {
 
   /** Shows one of the open connections. protocol overrides what is detected. */
   async select({ id, protocol }) {
-    generation++;
-    current = unit = paused = undefined;
+    next();
+    const { signal } = ender;
     const t = token('select');
     const c = connections[id];
-    const { files, notes } = await load(c);
+    const { files, notes } = await load(c, () => {
+      t.check();
+      signal.throwIfAborted();
+    });
     t.check();
     const stream = new Stream(files.map((f) => ({ start: f.start, end: f.end, part: f.part })));
     const prefix = await stream.read(stream.start, 4096);
@@ -181,6 +205,10 @@ const ops = {
     } else if (found.protocol) {
       ({ protocol, direction } = found);
     }
+    const named = files.find((f) => f.side && !['raw', 'auto'].includes(f.side.protocol));
+    if (named && stream.start === 0 && found.protocol && named.side.protocol !== found.protocol) {
+      notes.push({ kind: 'protocol-mismatch', offset: 0, expected: named.side.protocol, found: found.protocol, message: `the sidecar of ${named.name} says ${named.side.protocol}, the bytes are ${found.protocol}` });
+    }
     direction ||= { downstream: 1, upstream: 2 }[said?.direction] ?? 0;
     info.protocol = protocol ?? null;
     info.direction = ['', 'downstream', 'upstream'][direction];
@@ -190,7 +218,19 @@ const ops = {
       if (beside && stream.end > stream.start) info.what += `. It has the name of a capture’s file: open ${beside}, which lies beside it and tells what it is, together with it`;
     }
     current = { info, files, stream, list: c.list };
-    if (!protocol) return info;
+    for (const f of files) {
+      if (!f.part.damages) continue;
+      f.part.tell = (n) => {
+        if (t.generation !== generation) return;
+        const note = { ...n, offset: f.start + n.offset };
+        notes.push(note);
+        tell('noted', { note });
+      };
+    }
+    if (!protocol) {
+      opening = false;
+      return info;
+    }
     const list = await runs(files, protocol);
     t.check();
     info.runs = list.length;
@@ -218,6 +258,7 @@ const ops = {
     axes(info, files);
     if (files.some((f) => f.arrivals)) info.words.fields.push({ name: 'arrival', about: 'when its first byte came: < <= > >=' });
     index(token('index'));
+    opening = false;
     return info;
   },
 
@@ -373,7 +414,8 @@ const ops = {
   },
 
   async cancel({ what }) {
-    running.get(what)?.cancel();
+    if (what === 'open' && opening) ender.abort(new Ended('Opening was stopped.'));
+    else running.get(what)?.cancel();
   },
 
   /** How fast the files can be read alone: bytes and milliseconds. */
@@ -595,32 +637,38 @@ async function search(pattern, t) {
   let hits = [];
   let total = 0;
   let last = performance.now();
-  let at = s.start;
-  for (const p of s.parts) {
-    at = Math.max(at, p.start);
-    while (at < p.end) {
-      await win.ensure(at, Math.min(n, p.end - at));
-      t.check();
-      const b = win.view(at, Math.min(n, p.end - at), s.end - at);
-      pattern.scan(b, (i) => {
-        total++;
-        hits.push(at + i);
-        return total < MAX_SEARCH_HITS;
-      });
-      const now = performance.now();
-      if (hits.length && now - last > TICK || total >= MAX_SEARCH_HITS) {
-        tell('found', { of: t.of, hits, total, at, length: n });
-        hits = [];
-        last = now;
-      } else if (now - last > TICK) {
-        tell('found', { of: t.of, hits: [], total, at });
-        last = now;
-      }
-      if (total >= MAX_SEARCH_HITS || at + b.length >= s.end) break;
-      // A match may lie over the edge of two windows.
-      at += Math.max(1, b.length - n + 1);
+  for (let at = s.start; at < s.end && total < MAX_SEARCH_HITS;) {
+    const p = s.partAt(at);
+    if (at < p.start || at >= p.end) {
+      // Over bytes that are in no file, or the end.
+      const behind = s.parts.find((x) => x.start >= at && x.end > x.start);
+      if (!behind) break;
+      at = behind.start;
+      continue;
     }
-    if (total >= MAX_SEARCH_HITS) break;
+    // A match may lie over the edge of two files, and of two windows.
+    const end = s.endOf(at);
+    if (end - at < n) {
+      at = end;
+      continue;
+    }
+    await t.wait(win.ensure(at, n));
+    t.check();
+    const b = win.view(at, n, end - at);
+    pattern.scan(b, (i) => {
+      total++;
+      hits.push(at + i);
+      return total < MAX_SEARCH_HITS;
+    });
+    const now = performance.now();
+    if (now - last > TICK || total >= MAX_SEARCH_HITS) {
+      tell('found', { of: t.of, hits, total, at, length: n });
+      hits = [];
+      last = now;
+      await breathe();
+      t.check();
+    }
+    at += b.length - n + 1;
   }
   tell('found', { of: t.of, hits, total, at: s.end, done: true, length: n, more: total >= MAX_SEARCH_HITS });
 }

@@ -1,0 +1,354 @@
+// What is opened and what lies beside it: files that are not what their names and
+// sidecars say, servers that misbehave, compressed files that are damaged, and
+// Parquet files with values that are hard to show.
+
+import test, { after, before } from 'node:test';
+import assert from 'node:assert/strict';
+import { createServer } from 'node:http';
+import { cpSync, existsSync, mkdirSync, openAsBlob, readFileSync, readdirSync, renameSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
+import { extname, join } from 'node:path';
+import { execFileSync, spawnSync } from 'node:child_process';
+import { HEADERS, dist, launch, listed, openFiles, openPage, quiet, root, serve, unit } from './browser.mjs';
+import { dendro, generate, work } from './fixtures.mjs';
+import { group, load, runs } from '../src/worker/captures.js';
+import { BlobPart } from '../src/worker/reader.js';
+
+const dir = join(work, 'inputs-test');
+mkdirSync(dir, { recursive: true });
+const fixture = (name) => dendro().find((x) => x.name === name).file;
+let browser;
+let server;
+let one; // a connection in several files
+let other; // another one
+let capture;
+
+before(async () => {
+  browser = await launch();
+  server = await serve({ '/': dist });
+  one = generate('folder', fixture('real/small.stream'), join(dir, 'one'));
+  other = generate('folder', fixture('crafted/gap.stream'), join(dir, 'other'));
+  capture = join(dir, 'capture');
+  execFileSync('go', ['build', '-o', capture, './cmd/capture'], { cwd: root, stdio: 'inherit' });
+});
+
+after(async () => {
+  await browser.close();
+  server.close();
+});
+
+const open = (options) => openPage(browser, `${server.base}/`, options);
+const name = (d) => /^(c\d{8}-[0-9a-f]{8})\./.exec(readdirSync(d).find((f) => f.endsWith('.cap')))[1];
+const file = (d, n, ext) => join(d, `${name(d)}.0000000${n}.${ext}`);
+const edit = (path, f) => writeFileSync(path, f(readFileSync(path)));
+const json = (path, f) => edit(path, (b) => JSON.stringify(f(JSON.parse(b))));
+const zst = (path, out) => execFileSync('zstd', ['-q', '-f', path, '-o', out]);
+
+/** What a folder looks like that was made wrong in one way. */
+const WRONG = {
+  'nothing is wrong': () => {},
+  'sidecars of two files are swapped': (d) => {
+    renameSync(file(d, 1, 'json'), join(d, 'x'));
+    renameSync(file(d, 2, 'json'), file(d, 1, 'json'));
+    renameSync(join(d, 'x'), file(d, 2, 'json'));
+  },
+  'a sidecar is of another connection': (d) => json(file(d, 2, 'json'), (s) => ({ ...s, connection: 'c00000009-aaaaaaaa' })),
+  'a sidecar is of another file': (d) => json(file(d, 2, 'json'), (s) => ({ ...s, file: 7 })),
+  'a first file says it starts elsewhere': (d) => json(file(d, 1, 'json'), (s) => ({ ...s, start: 500, boundary: s.boundary + 500 })),
+  'a file says it starts later': (d) => json(file(d, 3, 'json'), (s) => ({ ...s, start: s.start + 10, boundary: s.boundary + 10 })),
+  'a sidecar is from before the seal': (d) => json(file(d, 2, 'json'), (s) => ({ ...s, open: true })),
+  'a sidecar has no hash': (d) => json(file(d, 2, 'json'), (s) => ({ ...s, sha256: '' })),
+  'a sidecar has members of other kinds': (d) => json(file(d, 2, 'json'), (s) => ({ ...s, start: String(s.start) })),
+  'a sidecar has a boundary outside': (d) => json(file(d, 2, 'json'), (s) => ({ ...s, boundary: s.start + s.length + 1 })),
+  'sidecars are gone': (d) => { for (const n of [1, 3]) rmSync(file(d, n, 'json')); },
+  'a file is missing': (d) => { for (const x of ['cap', 'json', 'idx']) rmSync(file(d, 2, x)); },
+  'a file and the sidecar behind it are missing': (d) => {
+    for (const x of ['cap', 'json', 'idx']) rmSync(file(d, 2, x));
+    rmSync(file(d, 3, 'json'));
+  },
+  'behind a hole a sidecar says a place before it': (d) => {
+    for (const x of ['cap', 'json', 'idx']) rmSync(file(d, 2, x));
+    json(file(d, 3, 'json'), (s) => ({ ...s, start: 1, boundary: s.boundary - s.start + 1 }));
+  },
+  'a file is short': (d) => truncateSync(file(d, 2, 'cap'), readFileSync(file(d, 2, 'cap')).length - 7),
+  'a file has surplus bytes': (d) => edit(file(d, 2, 'cap'), (b) => Buffer.concat([b, Buffer.from('surplus')])),
+  'a file has other and more bytes': (d) => edit(file(d, 2, 'cap'), (b) => Buffer.concat([b.map((x, i) => (i === 9 ? x ^ 1 : x)), Buffer.from('surplus')])),
+  'bytes of two files are swapped': (d) => {
+    renameSync(file(d, 1, 'cap'), join(d, 'x'));
+    renameSync(file(d, 2, 'cap'), file(d, 1, 'cap'));
+    renameSync(join(d, 'x'), file(d, 2, 'cap'));
+  },
+  'a file is there twice with the same bytes': (d) => zst(file(d, 2, 'cap'), `${file(d, 2, 'cap')}.zst`),
+  'a file is there twice with different bytes': (d) => {
+    zst(file(d, 2, 'cap'), `${file(d, 2, 'cap')}.zst`);
+    edit(file(d, 2, 'cap'), (b) => b.map((x, i) => (i === 100 ? x ^ 1 : x)));
+  },
+  'a file is there twice, once as its beginning': (d) => writeFileSync(`${file(d, 2, 'cap')}.partial`, readFileSync(file(d, 2, 'cap')).subarray(0, 300)),
+  'two copies and neither is proved': (d) => {
+    writeFileSync(`${file(d, 2, 'cap')}.partial`, readFileSync(file(d, 2, 'cap')).map((x, i) => (i === 20 ? x ^ 1 : x)));
+    edit(file(d, 2, 'cap'), (b) => b.map((x, i) => (i === 100 ? x ^ 1 : x)));
+  },
+  'a file that was being sealed': (d) => {
+    const last = readdirSync(d).filter((f) => f.endsWith('.cap')).length;
+    renameSync(file(d, last, 'cap'), file(d, last, 'cap.partial'));
+    edit(file(d, last, 'cap.partial'), (b) => Buffer.concat([b, Buffer.from('more')]));
+  },
+  'the last file is missing and its sidecar is there': (d) => rmSync(file(d, readdirSync(d).filter((f) => f.endsWith('.cap')).length, 'cap')),
+  'the last file is missing': (d) => {
+    const last = readdirSync(d).filter((f) => f.endsWith('.cap')).length;
+    for (const x of ['cap', 'json', 'idx']) rmSync(file(d, last, x));
+  },
+  'a compressed file is cut': (d) => {
+    zst(file(d, 2, 'cap'), `${file(d, 2, 'cap')}.zst`);
+    rmSync(file(d, 2, 'cap'));
+    edit(`${file(d, 2, 'cap')}.zst`, (b) => b.subarray(0, b.length - 40));
+  },
+  'a sidecar names another protocol': (d) => { for (const f of readdirSync(d).filter((x) => x.endsWith('.json'))) json(join(d, f), (s) => ({ ...s, protocol: 'melin', context: null })); },
+};
+
+/** The kinds that tell how files and sidecars fit. */
+const KINDS = ['sidecar-stale', 'sidecar-invalid', 'sidecar-missing', 'short-file', 'surplus-bytes', 'missing-files', 'no-end', 'conflicting-files', 'doubled-file', 'damaged-zstd'];
+
+async function opened(d) {
+  const files = [];
+  for (const f of readdirSync(d)) if (f !== 'lock') files.push({ path: `d/${f}`, part: new BlobPart(await openAsBlob(join(d, f)), f) });
+  return load(group(files)[0]);
+}
+
+test('files are placed and sidecars believed as the commands do it', async () => {
+  for (const [what, make] of Object.entries(WRONG)) {
+    const d = join(dir, what.replaceAll(/\W/g, '-'));
+    cpSync(one, d, { recursive: true });
+    make(d);
+    const info = JSON.parse(spawnSync(capture, ['info', '--json', d], { encoding: 'utf8' }).stdout);
+    const { files, notes } = await opened(d);
+    assert.deepEqual(files.map((f) => [f.number, f.start, f.end - f.start]), info.connections[0].file_list.map((f) => [f.number, f.start, f.length]), what);
+    const kinds = (list) => [...new Set(list.map((f) => f.kind).filter((k) => KINDS.includes(k)))].sort();
+    const want = kinds(info.findings);
+    // What is missing between two files that are there is told by the decoder.
+    if (what.startsWith('a file is missing') && !kinds(notes).includes('missing-files')) want.splice(want.indexOf('missing-files'), 1);
+    // A place before what was there is believed by nobody, and said here.
+    if (what.startsWith('behind a hole')) want.push('sidecar-stale');
+    assert.deepEqual(kinds(notes), want.sort(), `${what}: ${JSON.stringify(notes)}`);
+    assert.ok(notes.every((n) => n.offset === undefined || Number.isSafeInteger(n.offset) && n.offset >= 0), what);
+    assert.ok((await runs(files, 'dendro')).every((r, i, all) => i === 0 || r.start >= all[i - 1].end), what);
+  }
+});
+
+test('a sidecar of another connection gives no source, and swapped ones no offsets', async () => {
+  const page = await open();
+  const all = (d) => readdirSync(d).filter((f) => f !== 'lock').map((f) => join(d, f));
+  await openFiles(page, all(one));
+  const want = (await listed(page)).map((r) => [r.offset, r.source]);
+  for (const what of ['sidecars of two files are swapped', 'a sidecar is of another connection']) {
+    await openFiles(page, all(join(dir, what.replaceAll(/\W/g, '-'))));
+    assert.deepEqual((await listed(page)).map((r) => [r.offset, r.source]), want, what);
+    assert.match(await page.textContent('#notes'), /sidecar-stale.*is not used: it is that of file/, what);
+  }
+  // The middle of a connection beside another's sidecar of the same name.
+  const [mine, yours] = [name(one), name(other)];
+  const buffer = (d, f) => readFileSync(join(d, f));
+  await openFiles(page, [{ name: `${mine}.00000003.cap`, mimeType: '', buffer: buffer(one, `${mine}.00000003.cap`) },
+    { name: `${mine}.00000003.json`, mimeType: '', buffer: Buffer.from(JSON.stringify({ ...JSON.parse(buffer(one, `${mine}.00000003.json`)), connection: `${yours.slice(0, -1)}0` })) }], { wait: false });
+  await page.waitForSelector('#read-as:not([hidden]) button');
+  await page.click('#read-as button:has-text("dendro")');
+  await page.waitForSelector('body[data-done]');
+  assert.match(await page.textContent('#notes'), /sidecar-stale/);
+  await quiet(page);
+});
+
+/** A zstd frame of content in one raw block, with a checksum of 4 bytes that is given. */
+const rawFrame = (content, checksum) => {
+  const block = Buffer.alloc(3);
+  block.writeUIntLE((content.length << 3) | 1, 0, 3);
+  const size = Buffer.alloc(4);
+  size.writeUInt32LE(content.length);
+  return Buffer.concat([Buffer.from('28b52ffda4', 'hex'), size, block, content, checksum]);
+};
+
+test('compressed bytes that do not fit their checksum, or end early, are found', async () => {
+  const src = readFileSync(fixture('crafted/gap.stream'));
+  const plain = join(dir, 'plain.stream');
+  writeFileSync(plain, src);
+  const page = await open();
+  await openFiles(page, [plain]);
+  const want = (await listed(page)).map((r) => r.offset);
+  const path = join(dir, 'x.cap.zst');
+  const put = async (b) => {
+    writeFileSync(path, b);
+    await openFiles(page, [path]);
+    return [await page.textContent('#notes'), (await listed(page)).map((r) => r.offset)];
+  };
+  execFileSync('zstd', ['-q', '-f', '--check', plain, '-o', path]);
+  const packed = readFileSync(path);
+  assert.deepEqual(await put(packed), ['', want]);
+  // The checksum that zstd makes of the same bytes.
+  const sum = packed.subarray(packed.length - 4);
+  assert.deepEqual(await put(rawFrame(src, sum)), ['', want]);
+  const flipped = Buffer.from(src);
+  flipped[src.length - 20] ^= 1;
+  const [said, rows] = await put(rawFrame(flipped, sum));
+  assert.match(said, /damaged-zstd.*bytes 0 to \d+ are not what was compressed: its content checksum is 0x[0-9a-f]{8}/);
+  assert.equal(rows.length, want.length);
+  // Cut in the last frame of two: what comes out of it is shown.
+  const half = 400;
+  const two = Buffer.concat([rawFrame(src.subarray(0, half), Buffer.alloc(4)), packed]);
+  const first = rawFrame(src.subarray(0, half), Buffer.alloc(4)).length;
+  const [cut] = await put(two.subarray(0, first + 20));
+  assert.match(cut, /damaged-zstd.*decompresses only up to byte/);
+  const [junk] = await put(Buffer.concat([packed, Buffer.from('junk behind it')]));
+  assert.match(junk, new RegExp(`decompresses only up to byte ${src.length}: no zstd frame`));
+  assert.deepEqual((await listed(page)).map((r) => r.offset), want);
+  await quiet(page);
+});
+
+test('a search finds text over the edge of files and windows', async () => {
+  const needle = Buffer.from('NEEDLE-XYZ');
+  const src = readFileSync(fixture('real/small.stream'));
+  // The edge of the first window is where a walk begins to read again.
+  for (const [edge, cut] of [[16384, 16384], [16384, 16389], [16389, 16384], [16380, 16384], [49152, 49152], [49155, 49152]]) {
+    const whole = Buffer.from(src.subarray(0, 70000));
+    needle.copy(whole, edge - 5);
+    const [page, id] = [await open(), 'c00000007-5f3a9b2e'];
+    const piece = (n, b) => ({ name: `${id}.0000000${n}.cap`, mimeType: '', buffer: b });
+    await openFiles(page, [piece(1, whole.subarray(0, cut)), piece(2, whole.subarray(cut, cut)), piece(3, whole.subarray(cut, cut + 3)), piece(4, whole.subarray(cut + 3))]);
+    await page.click('#tab-search');
+    await page.fill('#search-text', 'needle-xyz');
+    await page.press('#search-text', 'Enter');
+    await page.waitForFunction(() => /found/.test(document.getElementById('search-state').textContent) && document.getElementById('search-cancel').hidden);
+    assert.match(await page.textContent('#search-state'), /^1 /, `${edge}, ${cut}`);
+    assert.ok((await page.textContent('#hits')).includes((edge - 5).toLocaleString('en')), `${edge}, ${cut}`);
+    await quiet(page);
+  }
+});
+
+/** A server that answers ranges of data as answer(res, from, to, state) does, and the page beside it. */
+async function odd(data, answer) {
+  const state = { open: 0, sent: 0, data };
+  const types = { '.html': 'text/html; charset=utf-8', '.js': 'text/javascript', '.css': 'text/css', '.wasm': 'application/wasm' };
+  const srv = createServer((req, res) => {
+    const path = new URL(req.url, 'http://x').pathname;
+    if (path.startsWith('/odd')) {
+      state.open++;
+      res.on('close', () => { state.open--; });
+      const [, from, to] = /^bytes=(\d+)-(\d+)$/.exec(req.headers.range ?? '') ?? [0, '0', '0'];
+      answer(res, Number(from), Number(to), state);
+      return;
+    }
+    const f = join(dist, path === '/' ? 'index.html' : path);
+    if (!existsSync(f)) {
+      res.writeHead(404, HEADERS).end();
+      return;
+    }
+    res.writeHead(200, { ...HEADERS, 'Content-Type': types[extname(f)] ?? 'application/octet-stream' }).end(readFileSync(f));
+  });
+  await new Promise((r) => { srv.listen(0, '127.0.0.1', r); });
+  return { state, base: `http://127.0.0.1:${srv.address().port}`, close: () => { srv.closeAllConnections(); srv.close(); } };
+}
+
+const part = (res, from, to, total, more = {}) => res.writeHead(206, { ...HEADERS, 'Content-Range': `bytes ${from}-${to}/${total}`, ...more });
+const until = async (what, f) => {
+  for (let i = 0; i < 100; i++) {
+    if (await f()) return;
+    await new Promise((r) => { setTimeout(r, 50); });
+  }
+  assert.fail(what);
+};
+
+test('opening by URL is stopped by Esc, by its button and by what is opened next', async () => {
+  const data = readFileSync(fixture('crafted/gap.stream'));
+  const chunk = Buffer.alloc(1 << 20, 0x55);
+  const flood = (res, state) => {
+    const more = () => {
+      if (res.destroyed || state.sent > 3e8) return;
+      state.sent += chunk.length;
+      res.write(chunk, more);
+    };
+    more();
+  };
+  // An answer that never ends is not read beyond what was asked for.
+  const endless = await odd(data, (res, from, to, state) => {
+    part(res, from, to, 1000000);
+    flood(res, state);
+  });
+  const p = await openPage(browser, `${endless.base}/`);
+  const url = async (page, base) => {
+    await page.click('#open-url');
+    await page.fill('#url-dialog input', `${base}/odd.cap`);
+    await page.press('#url-dialog input', 'Enter');
+  };
+  await url(p, endless.base);
+  await p.waitForFunction(() => /other bytes than those that are asked for/.test(document.getElementById('what').textContent));
+  await until('the connection is closed', () => endless.state.open === 0);
+  assert.ok(endless.state.sent < 64 << 20, `${endless.state.sent} bytes sent`);
+  await p.context().close();
+  endless.close();
+  // One that never comes.
+  const never = await odd(data, () => {});
+  const page = await openPage(browser, `${never.base}/`);
+  for (const stop of [() => page.keyboard.press('Escape'), () => page.click('#stop-opening')]) {
+    await url(page, never.base);
+    await page.waitForSelector('#stop-opening:not([hidden])');
+    await until('it is asked', () => never.state.open === 1);
+    await page.evaluate(() => document.activeElement.blur());
+    await stop();
+    await page.waitForFunction(() => document.getElementById('what').textContent === 'Opening was stopped.');
+    assert.equal(await page.isVisible('#stop-opening'), false);
+    await until('the request is ended', () => never.state.open === 0);
+  }
+  await url(page, never.base);
+  await until('it is asked', () => never.state.open === 1);
+  await openFiles(page, [fixture('crafted/gap.stream')]);
+  await until('the request is ended', () => never.state.open === 0);
+  assert.equal(await page.isVisible('#stop-opening'), false);
+  // A list that never comes.
+  await page.goto(`${never.base}/?list=/odd.json`, { waitUntil: 'commit' });
+  await page.waitForSelector('#stop-opening:not([hidden])');
+  await until('it is asked', () => never.state.open === 1);
+  await page.keyboard.press('Escape');
+  await page.waitForFunction(() => document.getElementById('what').textContent === 'Opening was stopped.');
+  await until('the request is ended', () => never.state.open === 0);
+  await page.context().close();
+  never.close();
+  // What comes while a connection is chosen can be stopped too, and Stop ends an index pass that waits.
+  for (const held of [false, true]) {
+    const half = await odd(readFileSync(fixture('real/small.stream')), (res, from, to, state) => {
+      if (held ? from > 0 && from < 100000 : to > 0) return;
+      part(res, from, to, state.data.length).end(state.data.subarray(from, to + 1));
+    });
+    const q = await openPage(browser, `${half.base}/`);
+    await url(q, half.base);
+    await until('it waits', () => half.state.open >= 1);
+    if (held) await q.waitForFunction(() => !document.body.classList.contains('blank'));
+    await q.evaluate(() => document.activeElement.blur());
+    await q.keyboard.press('Escape');
+    await q.waitForFunction((h) => (h ? /stopped at/.test(document.getElementById('state').textContent) : document.getElementById('what').textContent === 'Opening was stopped.'), held);
+    await openFiles(q, [fixture('crafted/gap.stream')]);
+    await until('the requests are ended', () => half.state.open === 0);
+    await q.context().close();
+    half.close();
+  }
+});
+
+test('a file that changed behind its URL is noticed by its tag, its time and its length', async () => {
+  const data = readFileSync(fixture('real/small.stream'));
+  const changed = Buffer.from(data).fill(0x41, 20000, 30000);
+  const tag = (a, b) => (res, from, to, s) => part(res, from, to, s.data.length, { [a]: s.changed ? b[1] : b[0] }).end((s.changed ? changed : s.data).subarray(from, to + 1));
+  const ways = {
+    ETag: tag('ETag', ['"one"', '"two"']), 'ETag weak': tag('ETag', ['W/"one"', 'W/"two"']),
+    modified: tag('Last-Modified', ['Mon, 02 Nov 2026 10:00:00 GMT', 'Mon, 02 Nov 2026 11:00:00 GMT']),
+    length: (res, from, to, s) => part(res, from, to, s.data.length + (s.changed ? 100 : 0)).end(s.data.subarray(from, to + 1)),
+    more: (res, from, to, s) => part(res, from, to, s.data.length).end(s.data.subarray(from, to + 1 + (s.changed ? 5 : 0))),
+    place: (res, from, to, s) => part(res, from, to + (s.changed ? 5 : 0), s.data.length).end(s.data.subarray(from, to + 1)),
+  };
+  for (const [what, answer] of Object.entries(ways)) {
+    const s = await odd(data, answer);
+    const page = await openPage(browser, `${s.base}/?url=/odd.cap`);
+    await page.waitForSelector('body[data-done]');
+    s.state.changed = true;
+    await page.fill('#goto', '@150000');
+    await page.press('#goto', 'Enter');
+    await page.waitForFunction(() => /changed while it was open|gave (more than|bytes)/.test(document.getElementById('toast').textContent) || document.getElementById('state').textContent === 'the file was changed: open it again', undefined, { timeout: 10000 }).catch(() => assert.fail(what));
+    await page.context().close();
+    s.close();
+  }
+});
