@@ -205,7 +205,7 @@ func (c *Connection) describe(opt InfoOptions, recording bool) (*ConnectionInfo,
 	}
 	times.finish()
 	for _, f := range c.Findings {
-		if f.Kind == KindMissingFiles || f.Kind == KindPruned || f.Kind == KindShortFile {
+		if isHole(f.Kind) {
 			ci.Holes = append(ci.Holes, Hole{f.Offset, f.Length, f.Message})
 		}
 	}
@@ -216,6 +216,11 @@ func (c *Connection) describe(opt InfoOptions, recording bool) (*ConnectionInfo,
 	}
 	ci.Kinds = kindCounts(c.opt.Registry.Named(c.Protocol), kinds)
 	return ci, nil
+}
+
+// isHole says that findings of a kind tell of bytes that are not here.
+func isHole(kind string) bool {
+	return kind == KindMissingFiles || kind == KindPruned || kind == KindShortFile
 }
 
 // endingOf is how the frames of a file ended, by its sidecar.
@@ -335,6 +340,11 @@ func (c *Connection) readFrames(ci *ConnectionInfo, kinds map[uint32]int64, opt 
 	for {
 		u, found, err := units.Next()
 		ci.found(found...)
+		for _, f := range found {
+			if isHole(f.Kind) {
+				ci.Holes = append(ci.Holes, Hole{f.Offset, f.Length, f.Message})
+			}
+		}
 		if err == io.EOF {
 			break
 		}

@@ -181,22 +181,27 @@ func (f *File) Open() (io.ReadCloser, error) { return f.openAt(0) }
 
 // openAt gives the file's bytes from offset at in it on.
 func (f *File) openAt(at int64) (io.ReadCloser, error) {
-	src, err := f.source()
+	src, compressed, err := f.source()
 	if err != nil {
 		return nil, &FileError{"open", f.Path, f.Start, err}
 	}
-	if !f.Compressed {
+	if !compressed {
 		// A sealed file may have surplus bytes that are not part of it.
 		n := max(f.Length-at, 0)
 		return fileReader{io.NewSectionReader(src, at, n), src}, nil
 	}
+	size, err := src.Size()
+	if err != nil {
+		src.Close()
+		return nil, &FileError{"stat", f.Path, f.Start, err}
+	}
 	from := int64(0)
-	if t, ok := seekTable(src, f.size); ok && at > 0 {
-		if e, ok := t.EntryByDecompressedOffset(uint64(at)); ok && e.CompressedOffset < uint64(f.size) {
+	if t, ok := seekTable(src, size); ok && at > 0 {
+		if e, ok := t.EntryByDecompressedOffset(uint64(at)); ok && e.CompressedOffset < uint64(size) {
 			from, at = int64(e.CompressedOffset), at-int64(e.DecompressedOffset)
 		}
 	}
-	z, err := zstdReader(io.NewSectionReader(src, from, f.size-from))
+	z, err := zstdReader(io.NewSectionReader(src, from, size-from))
 	if err != nil {
 		src.Close()
 		return nil, &FileError{"read", f.Path, f.Start, err}
@@ -211,14 +216,43 @@ func (f *File) openAt(at int64) (io.ReadCloser, error) {
 	return fileReader{z, closers{z, src}}, nil
 }
 
-// source opens the file's own bytes. One that was being written may have been
-// sealed since its name was seen.
-func (f *File) source() (vfs.File, error) {
-	src, err := f.fs.Open(f.Path)
-	if sealed, partial := strings.CutSuffix(f.Path, extPartial); partial && errors.Is(err, fs.ErrNotExist) {
-		return f.fs.Open(sealed + extBytes)
+// source opens the file's own bytes, under the name that it has by now; compressed
+// says that this is the one of a compressed file.
+func (f *File) source() (src vfs.File, compressed bool, err error) {
+	src, err = f.fs.Open(f.Path)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return src, f.Compressed, err
 	}
-	return src, err
+	for _, p := range f.renamed() {
+		if src, err := f.fs.Open(p); !errors.Is(err, fs.ErrNotExist) {
+			return src, strings.HasSuffix(p, extCompressed), err
+		}
+	}
+	return nil, false, err
+}
+
+// renamed are the names that the file may have got since its own was seen: one
+// that was being written may have been sealed, a sealed one compressed.
+func (f *File) renamed() []string {
+	switch ParseName(filepath.Base(f.Path)).Form {
+	case FormPartial:
+		return []string{stemOf(f.Path) + extBytes, stemOf(f.Path) + extCompressed}
+	case FormBytes:
+		return []string{stemOf(f.Path) + extCompressed}
+	case FormCompressed:
+		return []string{stemOf(f.Path) + extBytes}
+	}
+	return nil
+}
+
+// gone says that the file is not here any more, under none of its names.
+func (f *File) gone() bool {
+	for _, p := range append(f.renamed(), f.Path) {
+		if _, err := f.fs.Stat(p); !errors.Is(err, fs.ErrNotExist) {
+			return false
+		}
+	}
+	return true
 }
 
 type fileReader struct {
@@ -267,7 +301,7 @@ func OpenInputs(paths []string, opt InputOptions) (*Set, error) {
 	if p := opt.Protocol; p != "" && p != ProtocolAuto && p != ProtocolRaw && opt.Registry.Named(p) == nil {
 		return nil, fmt.Errorf("unknown protocol %s", wire.SafeText(p, 40))
 	}
-	in := &inputs{opt: opt, set: &Set{}, byID: map[string]*gathered{}, seen: map[string]bool{}, barren: map[string]bool{}}
+	in := &inputs{opt: opt, set: &Set{}, byID: map[string]*gathered{}, seen: map[string]bool{}, barren: map[string]bool{}, absentees: map[string]bool{}}
 	sorted := append([]string(nil), paths...)
 	sort.Strings(sorted)
 	for _, p := range sorted {
@@ -353,6 +387,8 @@ type inputs struct {
 	// file that was given and only describes others, or nil.
 	barren map[string]bool
 	beside *NotCaptureError
+	// absentees are paths that a folder's list had and that led nowhere.
+	absentees map[string]bool
 }
 
 // gathered is one connection's files and side files as they are found.
@@ -388,19 +424,53 @@ func (in *inputs) folder(p string, tries int) error {
 		return err
 	}
 	in.barren[p] = !slices.ContainsFunc(names, func(n string) bool { return ParseName(n).Connection != "" })
+	again := false
 	for _, n := range names {
-		err := in.file(filepath.Join(p, n), false)
-		if errors.Is(err, fs.ErrNotExist) && tries > 0 {
-			// A recorder sealed it meanwhile: what it is now comes with
-			// another look.
-			in.forget(p)
-			return in.folder(p, tries-1)
-		}
-		if err != nil {
+		path := filepath.Join(p, n)
+		err := in.file(path, false)
+		var at *listedError
+		switch {
+		case errors.As(err, &at) && errors.Is(err, fs.ErrNotExist) && !in.absentees[path]:
+			// A recorder sealed it meanwhile, or retention deleted it: what it
+			// is now comes with another look.
+			in.absentees[path], again = true, true
+		case errors.As(err, &at):
+			in.unreadable(path, at.err)
+		case err != nil:
 			return err
 		}
 	}
+	if again && tries > 0 {
+		in.forget(p)
+		return in.folder(p, tries-1)
+	}
 	return nil
+}
+
+// listedError is why a capture file that a folder's list has can't be looked at.
+type listedError struct{ err error }
+
+func (e *listedError) Error() string { return e.err.Error() }
+func (e *listedError) Unwrap() error { return e.err }
+
+// unreadable takes a capture file that is listed and can't be looked at for one
+// that is missing: everything else is read.
+func (in *inputs) unreadable(p string, err error) {
+	clean := filepath.Clean(p)
+	if in.seen[clean] {
+		return
+	}
+	in.seen[clean] = true
+	n := ParseName(filepath.Base(p))
+	name := wire.SafeText(filepath.Base(p), 200)
+	why := cause(err)
+	if errors.Is(err, fs.ErrNotExist) {
+		why = "a link to a file that is not there"
+	}
+	in.set.Findings = append(in.set.Findings, wire.Finding{Kind: KindUnreadable, Connection: n.Connection, File: name,
+		Message: name + " can't be read: " + why, Cost: "its bytes"})
+	g := in.of(n.Connection)
+	g.sides[n.Number] = append(g.sides[n.Number], filepath.Dir(p))
 }
 
 // isCapture refuses a folder that has no name of a capture in it.
@@ -494,7 +564,10 @@ func (in *inputs) file(p string, named bool) error {
 		f.Compressed = n.Form == FormCompressed
 	}
 	st, err := in.opt.FS.Stat(p)
-	if err != nil {
+	switch {
+	case err != nil && !named:
+		return &listedError{err}
+	case err != nil:
 		return fmt.Errorf("opening the input: %w", err)
 	}
 	if !st.Regular {
@@ -600,13 +673,22 @@ func (f *File) prefix() ([]byte, error) {
 // connections makes the set of what was gathered.
 func (in *inputs) connections() error {
 	for id, g := range in.byID {
+		for len(g.files) > 0 {
+			c := &Connection{ID: id, opt: in.opt}
+			gone := in.assemble(c, g)
+			if gone == nil {
+				in.set.Connections = append(in.set.Connections, c)
+				break
+			}
+			in.drop(g, gone)
+		}
 		if len(g.files) == 0 {
 			in.absent(id, g)
-			continue
+			if len(g.sides) == 0 {
+				// Only a journal may know of it now.
+				delete(in.byID, id)
+			}
 		}
-		c := &Connection{ID: id, opt: in.opt}
-		in.assemble(c, g)
-		in.set.Connections = append(in.set.Connections, c)
 	}
 	if err := in.rawConnections(); err != nil {
 		return err
@@ -672,8 +754,19 @@ func (in *inputs) rawConnections() error {
 	return nil
 }
 
-// assemble puts the files of a connection in their places.
-func (in *inputs) assemble(c *Connection, g *gathered) {
+// drop takes out a file that went away since it was listed. The journal is asked
+// anew whether retention deleted it.
+func (in *inputs) drop(g *gathered, gone *File) {
+	left := slices.DeleteFunc(g.files[gone.Number], func(f *File) bool { return f == gone })
+	if g.files[gone.Number] = left; len(left) == 0 {
+		delete(g.files, gone.Number)
+	}
+	in.pruned = nil
+}
+
+// assemble puts the files of a connection in their places. It ends at a file that
+// is not there any more.
+func (in *inputs) assemble(c *Connection, g *gathered) (gone *File) {
 	numbers := make([]int64, 0, len(g.files))
 	for n := range g.files {
 		numbers = append(numbers, n)
@@ -683,9 +776,14 @@ func (in *inputs) assemble(c *Connection, g *gathered) {
 	firstBare := ""
 	for _, n := range numbers {
 		for _, f := range g.files[n] {
-			in.describe(c, f)
+			if !in.describe(c, f) {
+				return f
+			}
 		}
-		f := c.choose(g.files[n])
+		f, gone := c.choose(g.files[n])
+		if gone != nil {
+			return gone
+		}
 		c.Files = append(c.Files, f)
 		if f.Sidecar == nil && f.expected < 0 && f.size > 0 {
 			if bare++; firstBare == "" {
@@ -701,11 +799,16 @@ func (in *inputs) assemble(c *Connection, g *gathered) {
 	in.place(c, g)
 	c.summary()
 	if c.Refused == nil {
-		if err := c.detect(); err != nil {
-			c.add(wire.Finding{Kind: KindUnreadable, File: c.Files[0].Name, Message: err.Error()})
+		err := c.detect()
+		if errors.Is(err, fs.ErrNotExist) {
+			return c.Files[0]
+		}
+		if err != nil {
+			c.add(wire.Finding{Kind: KindUnreadable, File: c.Files[0].Name, Message: c.Files[0].Name + " can't be read: " + cause(err)})
 		}
 	}
 	sortFindings(c.Findings)
+	return nil
 }
 
 func (c *Connection) add(f wire.Finding) {
@@ -714,23 +817,29 @@ func (c *Connection) add(f wire.Finding) {
 }
 
 // describe finds out a file's length and reads its sidecar, unless that is
-// known from an earlier look.
-func (in *inputs) describe(c *Connection, f *File) {
+// known from an earlier look. It is false for a file that is not there any more.
+func (in *inputs) describe(c *Connection, f *File) bool {
 	if known, ok := in.opt.Cache.get(f, f.modified); ok {
 		fs := f.fs
 		*f = known.file
 		f.fs = fs
 		c.Findings = append(c.Findings, known.findings...)
-		return
+		return true
 	}
 	before := len(c.Findings)
-	in.look(c, f)
+	if !in.look(c, f) {
+		return false
+	}
 	in.opt.Cache.put(f, f.modified, c.Findings[before:])
+	return true
 }
 
-func (in *inputs) look(c *Connection, f *File) {
+func (in *inputs) look(c *Connection, f *File) bool {
 	f.conn = c.ID
 	side, finding := in.sidecar(c.ID, f)
+	if side == nil && finding == nil && f.gone() {
+		return false
+	}
 	if finding != nil {
 		c.add(*finding)
 	}
@@ -747,7 +856,12 @@ func (in *inputs) look(c *Connection, f *File) {
 			// Counting is what is left to find its length.
 			_, n, err := f.hash(-1)
 			f.Length = n
-			if err != nil {
+			switch {
+			case errors.Is(err, fs.ErrNotExist):
+				return false
+			case err != nil && n == 0 && notZstd(err):
+				c.add(wire.Finding{Kind: KindUnreadable, File: f.Name, Message: f.Name + " can't be read: " + cause(err), Cost: "its bytes"})
+			case err != nil:
 				c.add(wire.Finding{Kind: KindDamagedZstd, File: f.Name, Offset: n,
 					Message: f.Name + " decompresses only up to byte " + wire.Itoa(n) + ": " + cause(err),
 					Cost:    "the bytes behind that"})
@@ -755,11 +869,11 @@ func (in *inputs) look(c *Connection, f *File) {
 		}
 	}
 	if f.expected < 0 || f.Length == f.expected {
-		return
+		return true
 	}
 	if !f.Sealed {
 		in.unsealed(f)
-		return
+		return true
 	}
 	if f.Length > f.expected {
 		// Bytes that the hash proves are the file; what follows is not.
@@ -768,18 +882,26 @@ func (in *inputs) look(c *Connection, f *File) {
 				Want: wire.Itoa(f.expected) + " bytes", Got: wire.Itoa(f.Length) + " bytes",
 				Message: f.Name + " has " + wire.Count(f.Length-f.expected, "byte") + " behind those that its sidecar proves, not used"})
 			f.Length = f.expected
-			return
+			return true
 		}
 		c.add(wire.Finding{Kind: KindSidecarStale, File: f.Name, Offset: side.Start,
 			Want: wire.Itoa(f.expected) + " bytes", Got: wire.Itoa(f.Length) + " bytes",
 			Message: "the sidecar of " + f.Name + " does not fit its bytes; the bytes are used as they are"})
 		f.Sidecar, f.expected = nil, f.Length
-		return
+		return true
 	}
 	c.add(wire.Finding{Kind: KindShortFile, File: f.Name, Offset: side.Start + f.Length, Length: f.expected - f.Length,
 		Want: wire.Itoa(f.expected) + " bytes", Got: wire.Itoa(f.Length) + " bytes",
 		Message: f.Name + " is short: got " + wire.Itoa(f.Length) + " of " + wire.Itoa(f.expected) + " bytes",
 		Cost:    wire.Count(f.expected-f.Length, "byte") + " missing"})
+	return true
+}
+
+// notZstd says that an error is not one of the compressed bytes themselves, but of
+// the file.
+func notZstd(err error) bool {
+	var pe *fs.PathError
+	return errors.As(err, &pe)
 }
 
 // sidecar reads a file's sidecar; one that does not belong to it is a finding.
@@ -877,10 +999,11 @@ func (in *inputs) readSidecar(id string, f *File, path string) (*sidecar.Sidecar
 }
 
 // choose takes one of the files that have the same number: the one whose
-// sidecar fits, then a sealed one, then the longest, then by its hash.
-func (c *Connection) choose(files []*File) *File {
+// sidecar fits, then a sealed one, then the longest, then by its hash. gone is one
+// that is not there any more.
+func (c *Connection) choose(files []*File) (best, gone *File) {
 	if len(files) == 1 {
-		return files[0]
+		return files[0], nil
 	}
 	type candidate struct {
 		f    *File
@@ -890,6 +1013,9 @@ func (c *Connection) choose(files []*File) *File {
 	var cs []candidate
 	for _, f := range files {
 		sum, n, err := f.hash(-1)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, f
+		}
 		if err != nil {
 			c.add(wire.Finding{Kind: KindUnreadable, File: f.Name, Offset: n, Message: cause(err)})
 		}
@@ -911,26 +1037,26 @@ func (c *Connection) choose(files []*File) *File {
 		}
 		return !a.f.Compressed && b.f.Compressed
 	})
-	best := cs[0]
+	first := cs[0]
 	for _, o := range cs[1:] {
-		if o.sum == best.sum {
+		if o.sum == first.sum {
 			continue
 		}
-		if o.f.Length < best.f.Length && best.f.startsWith(o.f, o.sum) {
+		if o.f.Length < first.f.Length && first.f.startsWith(o.f, o.sum) {
 			c.add(wire.Finding{Kind: KindDoubled, File: o.f.Name, Length: o.f.Length,
 				Message: o.f.Name + " was given twice, once as the first " + wire.Count(o.f.Length, "byte") + " of the other, which is used"})
 			continue
 		}
 		why := "neither can be proved"
-		if best.fits {
+		if first.fits {
 			why = "the one that its sidecar proves is used"
 		}
 		c.add(wire.Finding{Kind: KindConflict, File: o.f.Name,
-			Want: best.sum, Got: o.sum,
-			Message: "file " + wire.Itoa(best.f.Number) + " of " + c.ID + " was given with different bytes, as " + best.f.Name + " and as " + o.f.Name + "; " + why,
+			Want: first.sum, Got: o.sum,
+			Message: "file " + wire.Itoa(first.f.Number) + " of " + c.ID + " was given with different bytes, as " + first.f.Name + " and as " + o.f.Name + "; " + why,
 			Cost:    wire.Count(o.f.Length, "byte") + " not used"})
 	}
-	return best.f
+	return first.f, nil
 }
 
 // startsWith says that the first bytes of f are those of o, whose hash is sum.
@@ -981,6 +1107,9 @@ func (c *Connection) detect() error {
 	if len(c.runs) > 0 && c.runs[0].Start == 0 && c.runs[0].Context == nil {
 		prefix, err := c.runs[0].Files[0].prefix()
 		if err != nil {
+			if c.Protocol == "" || c.opt.Registry.Named(c.Protocol) == nil {
+				c.Protocol = ProtocolRaw
+			}
 			return err
 		}
 		p, d, _ := c.opt.Registry.Detect(prefix, true)

@@ -103,10 +103,16 @@ func (c *Connection) protocolSaid() string {
 
 // missing reports the files from number from up to but not including to.
 func (c *Connection) missing(from, to, start, end int64, known, deleted bool) {
-	f := wire.Finding{Kind: KindMissingFiles, File: stem(c.ID, from) + extBytes, Offset: start}
-	what := "file " + wire.Itoa(from) + " of " + c.ID + " is missing"
+	c.add(missingFiles(c.ID, from, to, start, end, known, deleted))
+}
+
+// missingFiles is the finding of files of connection id that are not here, over the
+// bytes from start to end where these are known.
+func missingFiles(id string, from, to, start, end int64, known, deleted bool) wire.Finding {
+	f := wire.Finding{Kind: KindMissingFiles, File: stem(id, from) + extBytes, Offset: start}
+	what := "file " + wire.Itoa(from) + " of " + id + " is missing"
 	if to-from > 1 {
-		what = "files " + wire.Itoa(from) + " to " + wire.Itoa(to-1) + " of " + c.ID + " are missing"
+		what = "files " + wire.Itoa(from) + " to " + wire.Itoa(to-1) + " of " + id + " are missing"
 	}
 	if known {
 		f.Length = end - start
@@ -120,7 +126,37 @@ func (c *Connection) missing(from, to, start, end int64, known, deleted bool) {
 		f.Kind = KindPruned
 		f.Message += " (deleted by retention)"
 	}
-	c.add(f)
+	return f
+}
+
+// wentAway is the finding of files, from first to last, that are not there any more
+// since they were listed: what is missing begins at from.
+func (c *Connection) wentAway(first, last *File, from int64) wire.Finding {
+	in := &inputs{opt: c.opt, folders: []string{filepath.Dir(first.Path)}}
+	f := missingFiles(c.ID, first.Number, last.Number+1, from, last.End(), true,
+		!c.Raw && in.deleted(c.ID, first.Number, last.Number+1))
+	f.Connection = c.ID
+	if c.Raw {
+		f.File, f.Message = first.Name, first.Name+" is not there any more"
+	}
+	return f
+}
+
+// Vanished is the finding of a connection that was here at an earlier look and of
+// which nothing is now: what is missing from an offset on, as far as c tells.
+func (s *Set) Vanished(c *Connection, from int64) wire.Finding {
+	last := &File{Number: 1, Path: c.ID}
+	if n := len(c.Files); n > 0 {
+		last = c.Files[n-1]
+	}
+	first := last
+	for i := len(c.Files) - 1; i >= 0 && c.Files[i].End() > from; i-- {
+		first = c.Files[i]
+	}
+	in := &inputs{opt: c.opt, folders: s.folders}
+	f := missingFiles(c.ID, first.Number, last.Number+1, from, max(from, last.End()), last.End() > from, in.deleted(c.ID, first.Number, last.Number+1))
+	f.Connection = c.ID
+	return f
 }
 
 // absent reports a connection of which only sidecars are here.

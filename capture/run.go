@@ -89,8 +89,8 @@ func (c *Connection) contextOf(f *File) *wire.Context {
 }
 
 // Open gives the run's bytes, decompressed and one file after the other, and
-// the options for a wire.Reader over them. Errors come from Read: a
-// *DamagedError, or a *FileError where a file is gone that was there.
+// the options for a wire.Reader over them. Errors come from Read: a *DamagedError,
+// also where a file is gone that was there.
 func (r *Run) Open() (*RunReader, wire.ReaderOptions) { return r.OpenAt(r.Start) }
 
 // OpenAt is Open from an offset in the connection on, clamped to the run.
@@ -119,8 +119,8 @@ func (r *Run) zeros() wire.Zeros {
 	return wire.Zeros{}
 }
 
-// DamagedError says that a file can't be read to its end, and where reading
-// may go on.
+// DamagedError says that a file can't be read to its end, or that it and those
+// that follow went away since they were listed, and where reading may go on.
 type DamagedError struct {
 	Finding wire.Finding
 	// Next is the run behind the damage, nil when there is none.
@@ -191,7 +191,7 @@ func (rr *RunReader) Read(p []byte) (int, error) {
 			}
 			rr.got, rr.skip = rr.skip, 0
 			if errors.Is(err, fs.ErrNotExist) {
-				rr.err = err
+				rr.gone(err)
 				continue
 			}
 			if err != nil {
@@ -249,6 +249,17 @@ func (c *Connection) hashMismatch(f *File, sum string) wire.Finding {
 		Cost:    "what is damaged in the file can't be told by its hash"}
 }
 
+// gone says that rr.file is not there any more, with those behind it of which the
+// same is true: they are missing, and nothing else is wrong with them.
+func (rr *RunReader) gone(err error) {
+	first, last := rr.file, rr.file
+	for ; rr.next < len(rr.run.Files) && rr.run.Files[rr.next].gone(); rr.next++ {
+		last = rr.run.Files[rr.next]
+	}
+	rr.err = &DamagedError{Err: err, Next: rr.run.After(last.Start), Unopened: true,
+		Finding: rr.run.conn.wentAway(first, last, first.Start+rr.got)}
+}
+
 func (rr *RunReader) damaged(err error) *DamagedError {
 	f := rr.file
 	at := f.Start + rr.got
@@ -275,17 +286,17 @@ func (f *File) zerosFrom() (int64, error) {
 		return f.End(), nil
 	}
 	sealed := f.proved() && f.Sidecar.Recovery == nil
-	if f.Compressed {
-		if sealed {
-			return f.End(), nil
-		}
-		return f.zerosForward()
+	if f.Compressed && sealed {
+		return f.End(), nil
 	}
-	src, err := f.source()
+	src, compressed, err := f.source()
 	if err != nil {
 		return 0, &FileError{"open", f.Path, f.Start, err}
 	}
 	defer src.Close()
+	if compressed {
+		return f.zerosForward()
+	}
 	n, err := zerosBackward(src, f.Length)
 	if err != nil {
 		return 0, &FileError{"read", f.Path, f.Start, err}

@@ -302,8 +302,12 @@ func (v *verifier) run(c *Connection, r *Run) error {
 				return err
 			}
 		}
-		if err := v.file(c, f, fr, guessed, i == len(r.Files)-1); err != nil {
+		whole, err := v.file(c, f, fr, guessed, i == len(r.Files)-1)
+		if err != nil {
 			return err
+		}
+		if !whole {
+			fr = nil
 		}
 	}
 	return nil
@@ -349,22 +353,30 @@ func (v *verifier) chain(c *Connection, before, f *File) error {
 }
 
 // file reads one file and holds everything beside it against its bytes. guessed
-// says that fr started where no frame need start.
-func (v *verifier) file(c *Connection, f *File, fr *framing, guessed, last bool) error {
+// says that fr started where no frame need start; whole is false where bytes could
+// not be read, so that fr does not reach to the file's end.
+func (v *verifier) file(c *Connection, f *File, fr *framing, guessed, last bool) (whole bool, err error) {
+	r, oerr := f.Open()
+	if errors.Is(oerr, fs.ErrNotExist) {
+		return false, v.report(c, c.wentAway(f, f, f.Start))
+	}
+	if oerr == nil {
+		defer r.Close()
+	}
 	s := f.Sidecar
 	sealed := s != nil && !s.Open
 	switch {
 	case c.Raw:
 	case !f.Sealed:
 		if err := v.report(c, v.at(c, f, KindUnsealed, f.Start, f.Length, f.Name+" is not sealed: its recorder did not live to (capture recover)")); err != nil {
-			return err
+			return false, err
 		}
 		v.unproven(c, f.Name, "the file is not sealed: it has no hash yet")
 	case s == nil:
 		v.unproven(c, f.Name, "no sidecar that can be used: whether the bytes are those that were recorded")
 	case s.Recovery != nil:
 		if err := v.recovered(c, f); err != nil {
-			return err
+			return false, err
 		}
 	}
 	var idx *sidecar.Index
@@ -378,7 +390,10 @@ func (v *verifier) file(c *Connection, f *File, fr *framing, guessed, last bool)
 	prove := newProver(f.Start, idx)
 	h := sha256.New()
 	fr.mark()
-	n, err := v.read(f, fr, h, prove)
+	n := int64(0)
+	if err = oerr; err == nil {
+		n, err = v.read(f, r, fr, h, prove)
+	}
 	v.rep.Bytes += n
 	if err != nil {
 		x := v.at(c, f, KindUnreadable, f.Start+n, f.Length-n, f.Name+" can't be read from its byte "+wire.Itoa(n)+" on: "+cause(err))
@@ -386,7 +401,7 @@ func (v *verifier) file(c *Connection, f *File, fr *framing, guessed, last bool)
 			x.Kind = KindDamagedZstd
 		}
 		if err := v.report(c, x); err != nil {
-			return err
+			return false, err
 		}
 	}
 	damaged := err != nil
@@ -395,20 +410,20 @@ func (v *verifier) file(c *Connection, f *File, fr *framing, guessed, last bool)
 		if sum == s.SHA256 {
 			v.rep.Proven += f.Length
 		} else if err := v.report(c, c.hashMismatch(f, sum)); err != nil {
-			return err
+			return false, err
 		}
 	}
 	if err := v.report(c, v.located(c, prove.findings(f.Name))...); err != nil {
-		return err
+		return false, err
 	}
 	if !c.Raw {
 		prove.rest()
 		if err := v.index(c, f, idx, prove, ierr); err != nil {
-			return err
+			return false, err
 		}
 		if f.Sealed && !damaged {
 			if err := v.sums(c, f, sum); err != nil {
-				return err
+				return false, err
 			}
 		}
 	}
@@ -419,9 +434,9 @@ func (v *verifier) file(c *Connection, f *File, fr *framing, guessed, last bool)
 		v.rep.Frames += k
 	}
 	if err := v.report(c, v.frames(c, f, fr, sealed && !damaged, guessed)...); err != nil {
-		return err
+		return false, err
 	}
-	return nil
+	return !damaged, nil
 }
 
 func (v *verifier) located(c *Connection, fs []wire.Finding) []wire.Finding {
@@ -445,12 +460,7 @@ func (v *verifier) recovered(c *Connection, f *File) error {
 }
 
 // read gives a file's bytes to all that want them. n is how many there were.
-func (v *verifier) read(f *File, fr *framing, ws ...io.Writer) (n int64, err error) {
-	r, err := f.Open()
-	if err != nil {
-		return 0, err
-	}
-	defer r.Close()
+func (v *verifier) read(f *File, r io.Reader, fr *framing, ws ...io.Writer) (n int64, err error) {
 	count := &counting{progress: v.opt.Progress}
 	err = fr.readAll(io.LimitReader(r, f.Length), io.MultiWriter(append(ws, count)...))
 	if err == nil && count.n < f.Length {
@@ -529,6 +539,9 @@ func (v *verifier) sums(c *Connection, f *File, sum string) error {
 			if errors.Is(err, fs.ErrNotExist) && n.Form == FormIndex {
 				// Already said.
 				continue
+			}
+			if errors.Is(err, fs.ErrNotExist) && f.gone() {
+				return nil // all of it went since its bytes were read
 			}
 			if err != nil {
 				got = "no such file"

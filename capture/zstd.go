@@ -52,7 +52,7 @@ func (f *File) sizesAgree() bool {
 	if f.expected < 0 {
 		return false
 	}
-	src, err := f.source()
+	src, _, err := f.source()
 	if err != nil {
 		return false
 	}

@@ -119,10 +119,13 @@ type followed struct {
 	from  int64 // where its first file began when it was first read
 	done  bool
 	hole  time.Time // since when its next bytes are missing
+	shut  time.Time // since when its next file can't be opened
 	// raw is nil for what a recorder wrote; gone: other bytes are under its
 	// name now.
 	raw  *rawStream
 	gone bool
+	// left: nothing of it was here at the last look.
+	left bool
 }
 
 // progress is how far it was applied. Of a raw stream what was cut at its end
@@ -390,12 +393,16 @@ func (f *follower) look(ctx context.Context) (idle bool, stuck *wire.Finding, er
 	}
 	f.set = set
 	var fresh []*connection
+	here := map[string]bool{}
 	for _, c := range set.Connections {
+		here[c.ID] = true
 		if c.Protocol != dendro.Name || c.Refused != nil {
 			continue
 		}
 		if k := f.conns[c.ID]; k != nil {
 			k.Connection = c
+			// One that was read is taken up by making the archive anew.
+			k.done = k.done && (k.begun || !k.left)
 			continue
 		}
 		if c := (&connection{Connection: c, number: len(f.order)}); c.length() > int64(dendro.PreambleSize) {
@@ -418,7 +425,14 @@ func (f *follower) look(ctx context.Context) (idle bool, stuck *wire.Finding, er
 	}
 	idle = true
 	for _, k := range f.order {
-		moved, hole, err := f.advance(ctx, k)
+		var moved bool
+		var hole *wire.Finding
+		var err error
+		if k.left = !here[k.ID] && k.raw == nil; k.left {
+			hole, err = f.vanished(k)
+		} else {
+			moved, hole, err = f.advance(ctx, k)
+		}
 		if err != nil {
 			return false, nil, err
 		}
@@ -456,14 +470,11 @@ func (f *follower) advance(ctx context.Context, k *followed) (moved bool, hole *
 			run = runs[i+1]
 		}
 		if k.begun && run.Start > k.at {
-			if k.hole.IsZero() {
-				k.hole = time.Now()
-			}
 			gap := k.holeAt(k.at, run)
 			x := run.Locate(wire.Finding{Kind: gap.kind, Offset: k.at, Length: run.Start - k.at,
 				Message: "bytes " + wire.Itoa(k.at) + " to " + wire.Itoa(run.Start) + " of connection " + k.ID + " are missing",
 				Cost:    "what was in them, unless the file comes"})
-			if time.Since(k.hole) < f.fo.HolePatience && !f.fo.Once {
+			if f.waits(&k.hole) {
 				return moved, &x, nil
 			}
 			f.muted = f.had(k, k.at)
@@ -499,12 +510,83 @@ func (f *follower) advance(ctx context.Context, k *followed) (moved bool, hole *
 			return moved, nil, nil
 		}
 		n, err := f.read(ctx, k, run, last && !f.over(k.connection))
-		moved = moved || n
+		if moved = moved || n; n {
+			k.shut = time.Time{}
+		}
+		var damage *capture.DamagedError
+		if errors.As(err, &damage) && damage.Unopened {
+			x, err := f.unopened(k, run, damage)
+			if x != nil || err != nil {
+				return moved, x, err
+			}
+			moved = true
+			continue
+		}
 		if err != nil || !n {
 			return moved, nil, err
 		}
 	}
 	return moved, nil, nil
+}
+
+// waits says that what a connection has stood at since a time may still pass; the
+// time is set at the first look.
+func (f *follower) waits(since *time.Time) bool {
+	if since.IsZero() {
+		*since = time.Now()
+	}
+	return time.Since(*since) < f.fo.HolePatience && !f.fo.Once
+}
+
+// unopened is told of a file that can't be opened. One that went away since the
+// inputs were looked at is missing at the next look; another one is waited for,
+// and then passed over: nil says that it was. A raw stream is waited for.
+func (f *follower) unopened(k *followed, run *capture.Run, damage *capture.DamagedError) (*wire.Finding, error) {
+	x := damage.Finding
+	switch {
+	case k.raw != nil && f.fo.Once:
+		return nil, damage // nothing is behind it
+	case f.waits(&k.shut), k.raw != nil, errors.Is(damage.Err, fs.ErrNotExist):
+		return &x, nil
+	}
+	k.shut = time.Time{}
+	f.muted = f.had(k, k.at)
+	f.found(x)
+	gap := missing{x.Kind, x.Offset, x.Offset + x.Length}
+	if damage.Next != nil {
+		f.start(k, damage.Next)
+		return nil, f.restore(k, damage.Next, &gap)
+	}
+	k.at, k.framed = run.End(), run.End()
+	return nil, k.walker.passOver(gap, nil)
+}
+
+// vanished is told of a connection of which nothing is here any more. What was not
+// applied of it is missing.
+func (f *follower) vanished(k *followed) (*wire.Finding, error) {
+	if k.done {
+		return nil, nil
+	}
+	if x := f.set.Vanished(k.Connection, k.at); f.waits(&k.hole) {
+		return &x, nil
+	}
+	return nil, f.leave(k)
+}
+
+// leave ends a connection of which nothing is here any more.
+func (f *follower) leave(k *followed) error {
+	x := f.set.Vanished(k.Connection, k.at)
+	k.hole, k.done, k.clean = time.Time{}, true, false
+	if !k.begun {
+		return nil // told as one of which no file is here
+	}
+	f.muted = f.had(k, k.at)
+	f.found(x)
+	gap := missing{x.Kind, x.Offset, -1}
+	if x.Length > 0 {
+		gap.to = x.Offset + x.Length
+	}
+	return k.walker.passOver(gap, nil)
 }
 
 // start makes a decoder for the start of a run.
@@ -803,6 +885,11 @@ func (f *follower) conclude() error {
 	for _, k := range f.order {
 		b.conns = append(b.conns, k.connection)
 		k.had = func(from, to int64) bool { return f.hadAll(k, from, to) }
+		if k.left && !k.done {
+			if err := f.leave(k); err != nil {
+				return err
+			}
+		}
 		if !k.begun || k.gone {
 			continue
 		}
@@ -816,7 +903,10 @@ func (f *follower) conclude() error {
 		}
 	}
 	if f.set != nil {
-		b.absent = absentLosses(slices.Concat(f.set.Findings, f.set.Absent()))
+		b.absent = slices.DeleteFunc(absentLosses(slices.Concat(f.set.Findings, f.set.Absent())), func(l Loss) bool {
+			k := f.conns[l.Connection]
+			return k != nil && k.begun // applied as far as it was here
+		})
 	}
 	b.prove()
 	for _, s := range f.reg.list {

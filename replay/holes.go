@@ -97,9 +97,20 @@ func (w *walker) passOver(h missing, ctx *wire.Context) error {
 			return err
 		}
 	}
+	w.lost(h)
+	return nil
+}
+
+// lack notes a hole behind which nothing that came before is known.
+func (w *walker) lack(h missing) {
+	w.c.clean = false
+	clear(w.ordinals)
+	w.lost(h)
+}
+
+func (w *walker) lost(h missing) {
 	w.c.lacks = append(w.c.lacks, h)
 	w.v.lost(w.c, nil, Loss{Kind: h.kind, Offset: h.from, Bytes: h.bytes(), hole: true})
-	return nil
 }
 
 // damages says that findings of a kind tell of bytes that can't be relied on, or

@@ -212,6 +212,10 @@ func (w *walker) report(f wire.Finding) (hole bool) {
 	case wire.KindLost, wire.KindBadLength, capture.KindUnreadable, capture.KindDamagedZstd, capture.KindSidecarStale:
 		w.hole(f.Kind, f.Offset)
 		hole = true
+	case capture.KindMissingFiles, capture.KindPruned:
+		// Files went away since they were listed.
+		w.lack(missing{f.Kind, f.Offset, f.Offset + f.Length})
+		hole = true
 	case wire.KindBadPreamble, wire.KindBadVersion:
 		w.c.refused = &f
 		w.hole(f.Kind, f.Offset)

@@ -112,10 +112,22 @@ replay play capture/ --listen http://127.0.0.1:4241/metrics/stream`,
 			if to == "-" {
 				words = r.Stderr
 			}
-			found := len(set.Findings)
-			for _, run := range runs {
-				found += len(run.Connection().Findings)
-				sent, err := playRun(ctx, target, run, float64(rate))
+			found := slices.Clone(set.Findings)
+			of := ""
+			for len(runs) > 0 {
+				run := runs[0]
+				runs = runs[1:]
+				if c := run.Connection(); c.ID != of {
+					of, found = c.ID, append(found, c.Findings...)
+				}
+				sent, damage, err := playRun(ctx, target, run, float64(rate))
+				if damage != nil {
+					// What is behind it is a session of its own, as behind a hole.
+					found = append(found, damage.Finding)
+					if damage.Next != nil {
+						runs = append([]*capture.Run{damage.Next}, runs...)
+					}
+				}
 				if e := tell(words, sent, asJSON); e != nil {
 					return e
 				}
@@ -126,11 +138,8 @@ replay play capture/ --listen http://127.0.0.1:4241/metrics/stream`,
 					return err
 				}
 			}
-			cli.PrintFindings(r.Stderr, set.Findings, 0)
-			for _, run := range runs {
-				cli.PrintFindings(r.Stderr, run.Connection().Findings, 0)
-			}
-			if found > 0 {
+			cli.PrintFindings(r.Stderr, found, 0)
+			if len(found) > 0 {
 				return &cli.ExitError{Code: cli.Findings}
 			}
 			return nil
@@ -160,16 +169,21 @@ func playable(set *capture.Set, only []string) ([]*capture.Run, error) {
 	return runs, nil
 }
 
-func playRun(ctx context.Context, target play.Target, run *capture.Run, rate float64) (*play.Sent, error) {
+// playRun sends a run in a session, as far as it can be read.
+func playRun(ctx context.Context, target play.Target, run *capture.Run, rate float64) (*play.Sent, *capture.DamagedError, error) {
 	if _, _, err := play.Prefix(run); err != nil {
-		return nil, fmt.Errorf("connection %s at %d: %w", run.Connection().ID, run.Start, err)
+		return nil, nil, fmt.Errorf("connection %s at %d: %w", run.Connection().ID, run.Start, err)
 	}
 	w, err := target.Session(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	sent, err := play.Run(ctx, run, w, play.Options{Speed: rate})
-	return sent, errors.Join(err, w.Close())
+	var damage *capture.DamagedError
+	if errors.As(err, &damage) {
+		err = nil
+	}
+	return sent, damage, errors.Join(err, w.Close())
 }
 
 func tell(w io.Writer, s *play.Sent, asJSON bool) error {
