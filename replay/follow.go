@@ -864,14 +864,18 @@ func (f *follower) conclude() error {
 	}
 	r.Inputs, r.Source = r.Inputs[:0], r.Source[:0]
 	for _, k := range f.order {
-		r.Counts.Bytes += k.length()
+		length := k.length()
+		if k.left {
+			length = min(length, k.at)
+		}
+		r.Counts.Bytes += length
 		for _, h := range k.lacks {
 			if f.hadAll(k, h.from, h.to) {
 				r.Counts.Bytes += h.bytes() // read by an earlier run, and gone since
 			}
 		}
 		r.Counts.Connections++
-		r.Inputs = append(r.Inputs, ReportInput{ID: k.ID, Protocol: k.Protocol, Bytes: k.length(), Clean: k.done && k.clean, Used: true})
+		r.Inputs = append(r.Inputs, ReportInput{ID: k.ID, Protocol: k.Protocol, Bytes: length, Clean: k.done && k.clean, Used: true})
 		if !k.done {
 			r.note("connections that were still being recorded when following ended")
 		}
