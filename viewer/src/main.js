@@ -171,10 +171,10 @@ class App {
     $('what').textContent = 'Opening…';
     this.listing?.abort();
     this.listing = null;
-    return this.during(this.opened(files));
+    return this.during(this.openAll(files));
   }
 
-  async opened(files) {
+  async openAll(files) {
     try {
       const { connections } = await this.moving('open', { files });
       if (!connections.length) return this.nothing('There is no capture in it: no file with a connection’s bytes.');
