@@ -25,6 +25,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"wiretape/capture"
 	"wiretape/internal/vfs"
@@ -50,6 +51,10 @@ const (
 	// KindNotShipped: a sealed file was not shipped when shipping ended, and
 	// nothing else was found about it.
 	KindNotShipped = "not-shipped"
+	// KindMissingHere: a file that was sealed in the directory, or arrived there,
+	// is gone; neither was it shipped nor does the journal say that it was
+	// deleted.
+	KindMissingHere = capture.KindMissingFiles
 	// KindMissingThere: a file that was shipped, or what lies beside it, is
 	// not, or not whole, at the destination any more.
 	KindMissingThere = "missing-at-destination"
@@ -235,6 +240,9 @@ func (s *Shipper) pass(ctx context.Context, rep *Report) error {
 		s.listed[i.mark()] = true
 	}
 	there := s.mem.at(s.here.Mark)
+	if _, err := s.lost(items, there, rep); err != nil {
+		return err
+	}
 	var total, unsent, done int64
 	for _, i := range items {
 		if good := there[i.mark()].good; !good || s.opt.Recheck {
@@ -332,8 +340,46 @@ func (s *Shipper) remaining(rep *Report, of map[string]bool) error {
 				Message: "the file is sealed, and was not shipped to the destination"})
 		}
 	}
+	lost, err := s.lost(items, there, rep)
+	if err != nil {
+		return err
+	}
+	n += lost
 	rep.Unfinished, rep.Unshipped = unfinished, &n
 	return nil
+}
+
+// lost reports what the journal knows of that is not among the items that were
+// listed behind its last look at the journal, and not at the destination either.
+func (s *Shipper) lost(items []item, there place, rep *Report) (n int64, err error) {
+	listed := make(map[string]bool, len(items))
+	for _, i := range items {
+		listed[i.mark()] = true
+	}
+	var gone []string
+	for mark := range s.mem.sealed {
+		if n := capture.ParseName(mark); n.Form == capture.FormBytes && !listed[mark] && !there[mark].good {
+			gone = append(gone, mark)
+		}
+	}
+	if len(gone) == 0 {
+		return 0, nil
+	}
+	// Retention writes down what it deletes before it does.
+	if err := s.mem.update(s.fs, s.dir, s.dest.String()); err != nil {
+		return 0, err
+	}
+	slices.Sort(gone)
+	for _, mark := range gone {
+		if _, sealed := s.mem.sealed[mark]; !sealed || !s.gone(item{bytes: mark}) || !s.gone(item{bytes: mark + compressedEnding}) {
+			continue
+		}
+		n++
+		s.find(rep, wire.Finding{Kind: KindMissingHere, Connection: capture.ParseName(mark).Connection, File: mark,
+			Message: "the journal says that the file was sealed here; it is gone, was not shipped to the destination, and nothing says that it was deleted",
+			Cost:    "its bytes, unless another place has them"})
+	}
+	return n, nil
 }
 
 // gone says that a file is not here any more.
