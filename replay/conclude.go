@@ -67,6 +67,11 @@ func (b *builder) conclude() (iter.Seq2[archive.Source, error], error) {
 		if rs != nil {
 			r.Source = append(r.Source, *rs)
 		}
+		found, err := s.alike()
+		if err != nil {
+			return nil, err
+		}
+		b.addAll(found)
 		uuid := s.uuid
 		if taken[uuid] {
 			// Sources kept apart that share a uuid: an archive holds one of each.

@@ -90,18 +90,20 @@ type follower struct {
 	lacked map[string][]span64
 	// raws are the raw streams that were applied, by id; ending: nothing of
 	// them is waited for any more.
-	raws    map[string]rawPrefix
-	ending  bool
-	muted   bool // what is read now was applied by an earlier run
-	aside   *quarantine
-	changed map[*source]bool
-	counts  map[string]int64 // of index entries, by connection and content
-	counted int              // bytes of the keys of counts
-	names   interned
-	since   time.Time
-	pending int
-	dirty   bool // a finding was added
-	base    archive.Counts
+	raws map[string]rawPrefix
+	// identities are those of connections that have sources without a uuid.
+	identities map[string][]byte
+	ending     bool
+	muted      bool // what is read now was applied by an earlier run
+	aside      *quarantine
+	changed    map[*source]bool
+	counts     map[string]int64 // of index entries, by connection and content
+	counted    int              // bytes of the keys of counts
+	names      interned
+	since      time.Time
+	pending    int
+	dirty      bool // a finding was added
+	base       archive.Counts
 	// earlier is what runs before this one counted, added: there were some.
 	earlier ReportCounts
 	added   bool
@@ -168,6 +170,8 @@ type followState struct {
 	Lacks map[string][]span64 `json:"lacks,omitempty"`
 	// Raws are the raw streams that were applied; earlier versions have none.
 	Raws map[string]rawPrefix `json:"raw_streams,omitempty"`
+	// Identities are of connections that have sources without a uuid.
+	Identities map[string][]byte `json:"identities,omitempty"`
 }
 
 // storedFinding is a finding whose JSON can be read back.
@@ -186,7 +190,7 @@ func Follow(ctx context.Context, opt Options, fo FollowOptions) (*Report, error)
 	}
 	f := &follower{opt: opt, fo: fo, report: newReport(), conns: map[string]*followed{},
 		ids: map[*source]int64{}, changed: map[*source]bool{}, counts: map[string]int64{},
-		raws: map[string]rawPrefix{}, lacked: map[string][]span64{}}
+		raws: map[string]rawPrefix{}, identities: map[string][]byte{}, lacked: map[string][]span64{}}
 	f.reg = newRegistry(opt.Separate, filepath.Dir(opt.Archive), func(x wire.Finding) { f.report.add(x) })
 	err := f.run(ctx)
 	err = errors.Join(err, f.reg.words.close())
@@ -244,6 +248,9 @@ func (f *follower) run(ctx context.Context) error {
 // endStreams reads raw streams to their ends, what is cut there included.
 func (f *follower) endStreams() error {
 	f.ending = true
+	for _, k := range f.order {
+		k.growing = false
+	}
 	for _, k := range f.order {
 		if k.raw == nil {
 			continue
@@ -354,6 +361,9 @@ func (f *follower) openArchive() (err error) {
 	if st.Raws != nil {
 		f.raws = st.Raws
 	}
+	if st.Identities != nil {
+		f.identities = st.Identities
+	}
 	if st.Lacks != nil {
 		f.lacked = st.Lacks
 	}
@@ -409,8 +419,12 @@ func (f *follower) look(ctx context.Context) (idle bool, stuck *wire.Finding, er
 			if f.follows(c).raw != nil {
 				f.forget(f.conns[c.ID])
 			}
+			c.identity.before = f.identities[c.ID]
 			fresh = append(fresh, c)
 		}
+	}
+	for _, k := range f.order {
+		k.growing = !f.over(k.connection)
 	}
 	if len(fresh) > 0 {
 		var all []*connection
@@ -694,7 +708,11 @@ func (f *follower) commit() error {
 	progress := map[string]int64{}
 	for _, k := range f.order {
 		n := k.progress()
-		if k.gone || n == 0 || n < f.before[k.ID] {
+		if k.identity.sum != nil {
+			f.identities[k.ID] = k.identity.sum
+		}
+		// Of a raw stream the preamble alone tells nothing: all have it.
+		if k.gone || n == 0 || n < f.before[k.ID] || k.raw != nil && n <= int64(dendro.PreambleSize) {
 			continue
 		}
 		if n > f.before[k.ID] {
@@ -712,7 +730,7 @@ func (f *follower) commit() error {
 		return err
 	}
 	r := f.report
-	st := followState{Counts: f.total(), ByKind: r.FindingsByKind, Omitted: r.FindingsOmitted, Unchecked: r.Unchecked, AsideRows: size, Foreign: f.foreign, Raws: f.raws, Lacks: f.lacks()}
+	st := followState{Counts: f.total(), ByKind: r.FindingsByKind, Omitted: r.FindingsOmitted, Unchecked: r.Unchecked, AsideRows: size, Foreign: f.foreign, Raws: f.raws, Identities: f.identities, Lacks: f.lacks()}
 	for _, x := range r.Findings {
 		st.Findings = append(st.Findings, storedFinding(x))
 	}
@@ -795,6 +813,7 @@ func (f *follower) rebuild() (err error) {
 	f.before = map[string]int64{}
 	clear(f.raws)
 	clear(f.lacked)
+	clear(f.identities)
 	for _, s := range f.reg.list {
 		f.ids[s] = s.id
 	}
@@ -956,6 +975,13 @@ func (f *follower) conclude() error {
 	applied := r.List
 	applied.FindingsByKind = maps.Clone(r.FindingsByKind)
 	f.outstanding()
+	for _, s := range f.reg.list {
+		found, err := s.alike()
+		if err != nil {
+			return err
+		}
+		b.addAll(found)
+	}
 	b.settleLosses()
 	doc := r.document()
 	doc.CreatedWallNs = time.Now().UnixNano() / 1e6 * 1e6
@@ -1002,6 +1028,12 @@ func (f *follower) id(s *source) (int64, error) {
 func (f *follower) handshake(p *part, h *dendro.Handshake) error {
 	if err := p.open(h); err != nil {
 		return err
+	}
+	if id := &p.conn.identity; id.moved {
+		id.moved = false
+		if f.startAgain("connection " + p.conn.ID + " shows only now which one it is") {
+			return nil
+		}
 	}
 	f.changed[p.src] = true
 	if v := f.opt.Encoder; v != "" && p.handshake.Encoder != v {

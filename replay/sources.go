@@ -20,13 +20,10 @@ import (
 // connection is one dendro connection of the input.
 type connection struct {
 	*capture.Connection
-	// first are the connection's first bytes, from which a source without a
-	// uuid gets one.
-	first []byte
-	// stands is the longest connection of which this is the beginning, and
-	// identity replaces first where others begin alike.
+	// identity is what sources without a uuid get one from, stands the longest
+	// connection of which this is the beginning.
+	identity identity
 	stands   *connection
-	identity []byte
 	// sha is the SHA-256 of all its bytes, found out only where it decides.
 	sha []byte
 	// clean: it ended at a frame boundary, its transport too as far as known,
@@ -158,7 +155,7 @@ func (g *registry) key(c *connection, h *dendro.Handshake, nth int) string {
 	case h.HasUUID:
 		return "u" + string(h.UUID)
 	}
-	return "a" + string(c.first) + "\x00" + strconv.FormatUint(uint64(h.Source), 10)
+	return "a" + string(c.identity.sum) + "\x00" + strconv.FormatUint(uint64(h.Source), 10)
 }
 
 // source finds or makes the identity of a handshake. nth counts the handshakes
@@ -174,7 +171,7 @@ func (g *registry) source(c *connection, h *dendro.Handshake, nth int) (*source,
 		s = &source{reg: g, key: k, id: int64(len(g.list) + 1), uuid: string(h.UUID)}
 		if !h.HasUUID {
 			s.minted = true
-			s.uuid = archive.UUIDFrom(c.first, []byte(strconv.FormatUint(uint64(h.Source), 10)))
+			s.uuid = archive.UUIDFrom(c.identity.sum, []byte(strconv.FormatUint(uint64(h.Source), 10)))
 		}
 		g.byKey[k] = s
 		g.list = append(g.list, s)

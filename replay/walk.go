@@ -96,6 +96,8 @@ type walker struct {
 	shakes   int
 	// run is where the last unit came from.
 	run *capture.Run
+	// told: it was said that the connection's identity is not known.
+	told bool
 }
 
 // hole says that bytes before off can't be read, so that nothing behind them
@@ -143,6 +145,11 @@ func (w *walker) units(units *capture.UnitReader, each func(u wire.Unit) (bool, 
 	c := w.c
 	for {
 		u, found, err := units.Next()
+		if err == nil && !units.Restarted() {
+			if waits, err := w.waits(u, units.Decoder()); err != nil || waits {
+				return waits, err
+			}
+		}
 		hole := false
 		for _, f := range found {
 			hole = w.report(f) || hole
@@ -255,8 +262,31 @@ func (w *walker) restore(ctx *wire.Context) error {
 	return nil
 }
 
+// waits says that a unit is a Handshake without a uuid, of a connection that is
+// growing and shows only later which one it is.
+func (w *walker) waits(u wire.Unit, dec wire.Decoder) (bool, error) {
+	d, ok := dec.(*dendro.Decoder)
+	if !ok || u.Type != wire.UnitFrame || u.Kind != dendro.KindHandshake {
+		return false, nil
+	}
+	out := d.Last()
+	if out.Handshake == nil || out.Handshake.HasUUID {
+		return false, nil
+	}
+	return w.c.settle(false)
+}
+
 // introduce takes a handshake: from here on its ordinal is that source.
 func (w *walker) introduce(h *dendro.Handshake) (*part, error) {
+	if !h.HasUUID {
+		if _, err := w.c.settle(true); err != nil {
+			return nil, err
+		}
+		if w.c.identity.unknown && !w.told {
+			w.told = true
+			w.v.found(w.c.unidentified())
+		}
+	}
 	s, err := w.g.source(w.c, h, w.shakes)
 	if err != nil {
 		return nil, err

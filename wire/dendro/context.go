@@ -24,6 +24,10 @@ const (
 	ValueHasSeq  = "has_seq"
 	// ValueSeenFull is 1 once a Full index was seen.
 	ValueSeenFull = "seen_full"
+	// ValueOpening is the digest of the connection's opening, in the first entry;
+	// ValueOpeningWhole is 1 once it changes no more.
+	ValueOpening      = "opening"
+	ValueOpeningWhole = "opening_whole"
 )
 
 // entryCost is what an entry's numbers and names are counted as.
@@ -72,6 +76,11 @@ func (d *Decoder) Context(limit int) *wire.Context {
 			wire.ContextValue{Name: ValueLastSeq, Num: s.lastSeq},
 			wire.ContextValue{Name: ValueHasSeq, Num: number(s.hasSeq)},
 			wire.ContextValue{Name: ValueSeenFull, Num: number(s.seenFull)})
+		if o := d.opening; o.Known && len(c.Entries) == 0 {
+			e.Values = append(e.Values,
+				wire.ContextValue{Name: ValueOpening, Bytes: slices.Clone(o.Digest[:])},
+				wire.ContextValue{Name: ValueOpeningWhole, Num: number(o.Whole)})
+		}
 		c.Entries = append(c.Entries, e)
 	}
 	if more > 0 {
@@ -131,6 +140,9 @@ func (d *Decoder) restoreSource(e wire.ContextEntry) error {
 		return errors.New("its handshake is that of source " + wire.Itoa(int64(h.Source)))
 	}
 	s.label = h.label()
+	if !d.opening.restore(e) {
+		return errors.New("its opening is not " + wire.Itoa(OpeningSize) + " bytes")
+	}
 	if s.handshake = d.keep(frame.Bytes); s.handshake == nil {
 		return errors.New("the context is larger than " + wire.Itoa(MaxHeld) + " bytes")
 	}

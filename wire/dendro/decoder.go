@@ -106,6 +106,7 @@ type Decoder struct {
 	sources map[uint32]*source
 	recent  [recentSources]*source // those looked up last, by ordinal
 	held    int                    // bytes in handshake and update of all sources
+	opening Opening
 
 	out       Outcome
 	handshake Handshake
@@ -119,6 +120,7 @@ type Decoder struct {
 // NewDecoder starts at the preamble, or where c.Context or c.Unaligned say.
 func NewDecoder(c wire.Config) (*Decoder, error) {
 	d := &Decoder{sources: map[uint32]*source{}}
+	d.opening.Known = c.Context == nil && !c.Unaligned
 	if c.Context != nil {
 		if err := d.restore(c.Context); err != nil {
 			return nil, err
@@ -169,6 +171,9 @@ func (d *Decoder) Head(b []byte, end bool) wire.Head {
 	if len(b) > LenSize {
 		h.Kind = uint32(b[LenSize])
 		h.Peek = min(peek(h.Kind, h.Size, b), h.Size)
+		if h.Kind == KindRows && d.opening.open() {
+			h.Peek = min(h.Size, MaxOpening)
+		}
 		h.Payload = h.Kind == KindSegment || h.Kind == KindIndex
 	}
 	return h
@@ -312,6 +317,9 @@ func (d *Decoder) Observe(u wire.Unit, found []wire.Finding) []wire.Finding {
 			found = append(found, headless(u))
 		}
 		d.phase = atFrame
+		if d.opening.open() {
+			d.opening.frame(u)
+		}
 		return d.frame(u, found)
 	}
 	return found

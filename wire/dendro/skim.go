@@ -21,7 +21,7 @@ const (
 // and ClockOffset of known sources that are sound and that rules 2 and 3 have
 // nothing to say of. [Decoder.Last] tells nothing after it.
 func (d *Decoder) Skim(b []byte, dst []wire.Skimmed) (n, size int) {
-	if d.phase != atFrame {
+	if d.phase != atFrame || d.opening.open() {
 		return 0, 0
 	}
 	d.out = Outcome{}

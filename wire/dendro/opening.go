@@ -1,0 +1,67 @@
+package dendro
+
+// This file tells connections apart that begin with the same handshakes, for
+// sources that have no uuid (docs/merging.md, section 2).
+
+import (
+	"encoding/binary"
+	"hash/fnv"
+
+	"wiretape/wire"
+)
+
+const (
+	// OpeningSize is the size of the digest of an opening.
+	OpeningSize = 16
+	// MaxOpening is how many first bytes of a frame count for it.
+	MaxOpening = 64 << 10
+)
+
+// Opening is what is known of how a connection begins: a digest (FNV-1a, 128
+// bits, chained) of the first bytes of each of its frames, up to and with the
+// first Rows frame that has a row: at most MaxOpening, of Index and Segment those
+// before the blobs, of an unknown kind its length and number. It is the same
+// however the connection goes on, and it goes with the context. It proves
+// nothing: who sends the same first bytes has the same.
+type Opening struct {
+	Digest [OpeningSize]byte
+	// Known: the decoder began where the connection does, or was told by its
+	// context.
+	Known bool
+	// Whole: the first row came, so that the digest changes no more.
+	Whole bool
+}
+
+// Opening is how the connection began, as far as the decoder has observed it.
+func (d *Decoder) Opening() Opening { return d.opening }
+
+// open says that the opening is not over yet.
+func (o *Opening) open() bool { return o.Known && !o.Whole }
+
+// frame takes in a frame.
+func (o *Opening) frame(u wire.Unit) {
+	n := int64(MaxOpening)
+	if u.Kind != KindRows {
+		n = min(n, peek(u.Kind, u.Size, u.Bytes))
+	}
+	b := u.Bytes[:min(int64(len(u.Bytes)), u.Size, n)]
+	h := fnv.New128a()
+	h.Write(o.Digest[:])
+	h.Write(b)
+	h.Sum(o.Digest[:0])
+	o.Whole = u.Kind == KindRows && len(b) >= rowsFirst && binary.LittleEndian.Uint32(b[rowsCount:]) > 0
+}
+
+// restore takes over what an entry of a context says, if it says anything.
+func (o *Opening) restore(e wire.ContextEntry) (ok bool) {
+	v, there := e.Value(ValueOpening)
+	if !there {
+		return true
+	}
+	if len(v.Bytes) != OpeningSize {
+		return false
+	}
+	whole, _ := e.Value(ValueOpeningWhole)
+	*o = Opening{Digest: [OpeningSize]byte(v.Bytes), Known: true, Whole: whole.Num != 0}
+	return true
+}
