@@ -3,6 +3,7 @@ package capture_test
 // How a stream ended is said alike by all that read it.
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -10,8 +11,10 @@ import (
 	"testing"
 
 	"wiretape/capture"
+	"wiretape/capture/sidecar"
 	"wiretape/internal/vfs"
 	"wiretape/wire"
+	"wiretape/wire/dendro"
 	"wiretape/wire/protocols"
 )
 
@@ -140,5 +143,82 @@ func asRecorded(t *testing.T, what string, b []byte) {
 	}
 	if got := info.Connections[0].Framing; end != "" && got != string(end) {
 		t.Fatalf("%s: recorded as %q, by the sidecar %q", what, end, got)
+	}
+}
+
+// TestGarbageAtTheEnd: bytes in which no frame is, behind the last frame. Who
+// records them, recovers a file that ends in them, verifies and reads says that
+// the framing was lost there; a frame that is known only by the end counts.
+func TestGarbageAtTheEnd(t *testing.T) {
+	tails := map[string][]byte{
+		"100 bytes of ff":      bytes.Repeat([]byte{0xff}, 100),
+		"5 bytes of ff":        bytes.Repeat([]byte{0xff}, 5),
+		"ff and text":          append(bytes.Repeat([]byte{0xff}, 100), "abc"...),
+		"a length of nothing":  make([]byte, 4),
+		"two lengths of zeros": make([]byte, 8),
+		"a frame of no kind":   {1, 0, 0, 0, 77},
+		"half a length":        {9, 0},
+	}
+	for name, stream := range realStreams(t) {
+		if p, _, _ := protocols.All().Detect(stream, true); p == nil || p.Name() != dendro.Name || len(stream) < 64 {
+			continue
+		}
+		if u, e := lastWhole(stream); e != wire.EndingClean || u != int64(len(stream)) {
+			continue // it ends in something else already
+		}
+		for tail, b := range tails {
+			what := name + " and " + tail
+			b := append(stream[:len(stream):len(stream)], b...)
+			whole, ending := lastWhole(b)
+			m, end := recordReal(t, b, 1<<30)
+			if end != ending {
+				t.Errorf("%s: recorded as %q, read as %q", what, end, ending)
+			}
+			set, err := capture.OpenInputs([]string{"/a"}, capture.InputOptions{FS: m})
+			if err != nil {
+				t.Fatal(what, err)
+			}
+			s := set.Connections[0].Files[0].Sidecar
+			if s.Boundary != whole || s.EndsAtBoundary != (ending == wire.EndingClean) || (s.Framing == sidecar.FramingLost) != (ending == wire.EndingLost) {
+				t.Errorf("%s: the sidecar says %s, a boundary at %d (%v); want %s, %d", what, s.Framing, s.Boundary, s.EndsAtBoundary, ending, whole)
+			}
+			verified(t, m, "/a")
+
+			m = vfs.NewMem()
+			m.MkdirAll("/p")
+			m.SetFile("/p/c00000001-00000007.00000001.cap.partial", b)
+			rec, err := capture.Recover("/p", capture.Options{FS: m, Clock: newClock()})
+			if err != nil || len(rec) != 1 {
+				t.Fatal(what, err)
+			}
+			want := string(ending)
+			if ending == wire.EndingClean {
+				want = ""
+			}
+			if len(bytes.Trim(tails[tail], "\x00")) == 0 && rec[0].Tail == wire.KindZeroTail {
+				continue // as a power loss may have left them
+			}
+			if rec[0].Tail != want || rec[0].Whole != whole {
+				t.Errorf("%s: recovery says %q, whole to %d; want %q, %d", what, rec[0].Tail, rec[0].Whole, want, whole)
+			}
+			verified(t, m, "/p")
+		}
+	}
+}
+
+// lastWhole is where the last unit of a stream ends that is no junk, and how the
+// stream does.
+func lastWhole(b []byte) (end int64, how wire.Ending) {
+	dec, err := dendro.NewDecoder(wire.Config{})
+	if err != nil {
+		panic(err)
+	}
+	r := wire.NewReader(bytes.NewReader(b), dec, wire.ReaderOptions{})
+	for {
+		u, _, err := r.Next()
+		if err != nil {
+			return end, r.Ending()
+		}
+		end = u.End()
 	}
 }

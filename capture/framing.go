@@ -228,6 +228,9 @@ func (fr *framing) settle(coming []byte, end bool) {
 func (fr *framing) finish() {
 	fr.settle(nil, true)
 	if fr.scanner != nil {
+		for u, done := fr.scanner.Rest(); done; u, done = fr.scanner.Rest() {
+			fr.count(u)
+		}
 		fr.ending = fr.scanner.Finish()
 		fr.unframed = fr.unframed || fr.ending == wire.EndingLost
 		fr.collect()
