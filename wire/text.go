@@ -130,16 +130,29 @@ func appendJSONEscape(dst []byte, r rune) []byte {
 	return appendUnicodeEscape(appendUnicodeEscape(dst, 0xd800+r>>10), 0xdc00+r&0x3ff)
 }
 
-// unprintable tells the characters that change how a line around them is read:
-// C1 controls, line separators, and the bidirectional and invisible formats.
+// unprintable tells the characters that change how a line around them is read, or
+// that nobody sees: C1 controls, line separators, and what Unicode calls
+// default-ignorable (bidirectional and other formats, fillers, variation selectors,
+// tags). testdata/unprintable.txt lists them, for the viewer's rule too.
 func unprintable(r rune) bool {
 	switch {
-	case r >= 0x80 && r <= 0x9f, r == 0xad, r == 0x61c,
-		r >= 0x200b && r <= 0x200f, r >= 0x2028 && r <= 0x202e,
-		r >= 0x2060 && r <= 0x206f, r == 0xfeff, r >= 0xfff9 && r <= 0xfffb:
-		return true
+	case r < 0x2000:
+		return r >= 0x80 && r <= 0x9f || r == 0xad || r == 0x34f || r == 0x61c || r == 0x115f || r == 0x1160 ||
+			r == 0x17b4 || r == 0x17b5 || r >= 0x180b && r <= 0x180f
+	case r <= 0xffff:
+		return r >= 0x200b && r <= 0x200f || r >= 0x2028 && r <= 0x202e || r >= 0x2060 && r <= 0x206f || r == 0x3164 ||
+			r >= 0xfe00 && r <= 0xfe0f || r == 0xfeff || r == 0xffa0 || r >= 0xfff0 && r <= 0xfffb
 	}
-	return false
+	return r >= 0x1bca0 && r <= 0x1bca3 || r >= 0x1d173 && r <= 0x1d17a || r >= 0xe0000 && r <= 0xe0fff
+}
+
+// appendEscape appends r as SafeText escapes it: in braces where it needs more
+// than 16 bits.
+func appendEscape(dst []byte, r rune) []byte {
+	if r <= 0xffff {
+		return appendUnicodeEscape(dst, r)
+	}
+	return append(strconv.AppendUint(append(dst, '\\', 'u', '{'), uint64(r), 16), '}')
 }
 
 func appendUnicodeEscape(dst []byte, r rune) []byte {
@@ -148,7 +161,7 @@ func appendUnicodeEscape(dst []byte, r rune) []byte {
 
 // SafeText makes text from the wire harmless on a terminal: control,
 // bidirectional and invisible characters and invalid bytes come out as escapes
-// (\n, \u202e, \xff), and what is longer than limit bytes ends in an ellipsis.
+// (\n, \u202e, \u{e0041}, \xff), and what is longer than limit bytes ends in an ellipsis.
 // A limit of 0 is none.
 func SafeText(s string, limit int) string {
 	clean := limit == 0 || len(s) <= limit
@@ -177,7 +190,7 @@ func SafeText(s string, limit int) string {
 		case r == '\t':
 			dst = append(dst, '\\', 't')
 		case r < 0x20 || r == 0x7f || unprintable(r):
-			dst = appendUnicodeEscape(dst, r)
+			dst = appendEscape(dst, r)
 		default:
 			dst = append(dst, s[i:i+n]...)
 		}

@@ -4,6 +4,8 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"math"
+	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -27,12 +29,55 @@ func TestSafeText(t *testing.T) {
 		{"\x9b31m", 0, `\x9b31m`},
 		{"\u009b31m", 0, `\u009b31m`},
 		{"\xff\xfe", 0, `\xff\xfe`},
+		{"a\U000e0041b\u3164\ufe0f", 0, `a\u{e0041}b\u3164\ufe0f`},
 		{"\x7f\x00", 0, `\u007f\u0000`},
 		{"abcdef", 6, "abcdef"},
 		{"abcdef", 3, "abc…"},
 	} {
 		if got := wire.SafeText(c.in, c.limit); got != c.want {
 			t.Errorf("SafeText(%q, %d) = %q, want %q", c.in, c.limit, got, c.want)
+		}
+	}
+}
+
+// TestUnprintable holds the rule against the list that the viewer's is held
+// against too, for every character.
+func TestUnprintable(t *testing.T) {
+	b, err := os.ReadFile("testdata/unprintable.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var listed []bool
+	for line := range strings.Lines(string(b)) {
+		if line = strings.TrimSpace(line); line == "" || line[0] == '#' {
+			continue
+		}
+		from, to, ok := strings.Cut(line, "-")
+		if !ok {
+			to = from
+		}
+		a, err1 := strconv.ParseUint(from, 16, 32)
+		z, err2 := strconv.ParseUint(to, 16, 32)
+		if err1 != nil || err2 != nil || a > z || z > utf8.MaxRune || int(a) < len(listed) {
+			t.Fatalf("the line %q", line)
+		}
+		listed = append(listed, make([]bool, int(z)+1-len(listed))...)
+		for r := a; r <= z; r++ {
+			listed[r] = true
+		}
+	}
+	listed = append(listed, make([]bool, utf8.MaxRune+1-len(listed))...)
+	for r := range rune(utf8.MaxRune + 1) {
+		s := string(r)
+		if !utf8.ValidRune(r) {
+			continue
+		}
+		safe := wire.SafeText(s, 0)
+		if escaped := safe != s; escaped != listed[r] {
+			t.Errorf("U+%04X: escaped %v, listed %v", r, escaped, listed[r])
+		}
+		if listed[r] && strings.ContainsRune(string(wire.AppendJSONString(nil, s)), r) && r != '\\' {
+			t.Errorf("U+%04X stands in JSON as it is", r)
 		}
 	}
 }

@@ -247,3 +247,16 @@ func TestTimesInFlatMemory(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 }
+
+// TestPageOverTheLimit: what is said of a page with too many values names their
+// number and the limit of values, not that of bytes.
+func TestPageOverTheLimit(t *testing.T) {
+	const n = 100_000_000
+	body := append(binary.AppendUvarint([]byte{1}, n<<1), 0)
+	file := craft(n, craftColumn{name: "timestamp", typ: 2, pages: []*anatomyPage{
+		dictPage(1, 8, make([]byte, 8)), dataPage(n, 8, int64(len(body)), body)}}).putTogether()
+	r := Check(file, Claim{}, Options{Depth: DepthFull})
+	if len(r.Unchecked) != 1 || !strings.Contains(r.Unchecked[0], "a page says that it has 100000000 values, the limit is 16777216") {
+		t.Errorf("%q", r.Unchecked)
+	}
+}

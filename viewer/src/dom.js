@@ -17,10 +17,15 @@ export function h(tag, props = {}, ...children) {
 
 export const $ = (id) => document.getElementById(id);
 
-/** Text from a capture with what changes the line around it made visible. */
+/** The characters that wire.SafeText escapes too (wire/testdata/unprintable.txt), and halves of one. */
+const UNPRINTABLE = /[\u0000-\u001f\u007f-\u009f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\u{1bca0}-\u{1bca3}\u{1d173}-\u{1d17a}\u{e0000}-\u{e0fff}\ud800-\udfff]/gu;
+
+/** Text from a capture with what changes the line around it, or is not seen, made visible. */
 export function visible(s) {
-  return s.replace(/[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]/g,
-    (c) => '\\u' + c.charCodeAt(0).toString(16).padStart(4, '0'));
+  return s.replace(UNPRINTABLE, (c) => {
+    const n = c.codePointAt(0);
+    return n > 0xffff ? `\\u{${n.toString(16)}}` : `\\u${n.toString(16).padStart(4, '0')}`;
+  });
 }
 
 /** Saves bytes as a file of the person's. */

@@ -28,6 +28,7 @@ export function bytes(n) {
 
 const floorDiv = (a, b) => (a >= 0n ? a / b : -((-a + b - 1n) / b));
 const pad = (n, w) => String(n).padStart(w, '0');
+const year = (y) => (y < 0 ? `-${pad(-y, 4)}` : pad(y, 4));
 
 /** How a time is shown: utc, local, relative or raw. */
 export function time(ns, mode, origin) {
@@ -39,10 +40,10 @@ export function time(ns, mode, origin) {
   const d = new Date(Number(s) * 1000);
   if (Number.isNaN(d.getTime())) return `${t} ns`;
   if (mode === 'local') {
-    return `${d.getFullYear()}-${pad(d.getMonth() + 1, 2)}-${pad(d.getDate(), 2)} ` +
+    return `${year(d.getFullYear())}-${pad(d.getMonth() + 1, 2)}-${pad(d.getDate(), 2)} ` +
       `${pad(d.getHours(), 2)}:${pad(d.getMinutes(), 2)}:${pad(d.getSeconds(), 2)}.${frac}`;
   }
-  return `${d.getUTCFullYear()}-${pad(d.getUTCMonth() + 1, 2)}-${pad(d.getUTCDate(), 2)} ` +
+  return `${year(d.getUTCFullYear())}-${pad(d.getUTCMonth() + 1, 2)}-${pad(d.getUTCDate(), 2)} ` +
     `${pad(d.getUTCHours(), 2)}:${pad(d.getUTCMinutes(), 2)}:${pad(d.getUTCSeconds(), 2)}.${frac}`;
 }
 

@@ -114,7 +114,7 @@ export class Segment {
       const names = [...new Set(odd.map((c) => c.path))];
       out.push(h('p', { class: 'bad', role: 'status', text: visible(`⚠ Not shown: ${names.slice(0, 20).join(', ')}${names.length > 20 ? ` and ${number(names.length - 20)} more` : ''}, compressed with ${[...new Set(odd.map((c) => c.codec ?? 'an unknown codec'))].join(', ')}, which this page does not read.`) }));
     }
-    out.push(this.rows(m, new Set(odd.map((c) => c.path.split('.')[0]))));
+    out.push(this.rows(m, new Set(odd.map((c) => c.top))));
     out.push(h('details', {}, h('summary', { text: `Row groups (${number(m.groups.length)})` }),
       h('div', { class: 'table', tabindex: '0', role: 'region', 'aria-label': 'Row groups' }, h('table', {},
         h('thead', {}, h('tr', {}, ['group', 'first row', 'rows', 'packed', 'raw'].map((t) => h('th', { text: t })))),
@@ -129,24 +129,24 @@ export class Segment {
   }
 
   columnsTable(m) {
-    const types = new Map(m.leaves.map((l) => [l.path, l]));
     const head = ['group', 'column', 'type', 'codec', 'encodings', 'values', 'nulls', 'packed', 'raw', 'min', 'max'];
     const lines = m.groups.flatMap((g, i) => g.columns.map((c) => ({ g: i, ...c })));
     return h('div', { class: 'table', tabindex: '0', role: 'region', 'aria-label': 'Columns' }, h('table', {},
       h('thead', {}, h('tr', {}, head.map((t) => h('th', { text: t })))),
       h('tbody', {}, lines.slice(0, 1000).map((c) => {
-        const l = types.get(c.path);
+        const l = m.leaves[c.leaf];
         return h('tr', {}, [c.g, c.path, `${l?.type ?? ''}${l?.logical ? ` (${l.logical})` : ''} ${l?.repetition ?? ''}`.trim(), c.codec, c.encodings?.join(' '), number(c.values),
           c.nulls ?? '', bytes(c.packed), bytes(c.raw), c.min ?? '', c.max ?? ''].map((v) => h('td', { text: visible(String(v ?? '')) })));
       })),
       lines.length > 1000 ? h('tfoot', {}, h('tr', {}, h('td', { colspan: head.length, text: `and ${number(lines.length - 1000)} more` }))) : null));
   }
 
-  /** The rows; the columns in odd are not chosen at first. */
+  /** The rows; the columns in odd are not chosen at first. Columns go by their numbers: a name may be there twice. */
   rows(m, odd) {
-    let chosen = m.columns.filter((c) => !odd.has(c)).slice(0, FIRST_COLUMNS);
-    const time = m.columns.includes('timestamp') && !odd.has('timestamp');
-    if (time && !chosen.includes('timestamp')) chosen.unshift('timestamp');
+    const every = m.columns.map((_, i) => i);
+    let chosen = every.filter((c) => !odd.has(c)).slice(0, FIRST_COLUMNS);
+    const time = m.columns.indexOf('timestamp');
+    if (time >= 0 && !odd.has(time) && !chosen.includes(time)) chosen.unshift(time);
     const head = h('div', { class: 'p-head' });
     const scroll = h('div', { class: 'p-rows', tabindex: '0', role: 'region', 'aria-label': 'Rows of the Parquet file' }, head);
     let pages = new Map();
@@ -174,9 +174,13 @@ export class Segment {
       const mine = pages;
       pages.set(p, 'asked');
       try {
-        const rows = await this.reader.ask('rows', { columns: chosen, from: p * PAGE, count: Math.min(PAGE, m.rows - p * PAGE) });
+        const { rows, wrong } = await this.reader.ask('rows', { columns: chosen, from: p * PAGE, count: Math.min(PAGE, m.rows - p * PAGE) });
         mine.set(p, rows);
-        if (mine === pages) list.draw();
+        if (mine !== pages) return;
+        list.draw();
+        if (!wrong.length) return;
+        note.hidden = false;
+        note.textContent = visible(`⚠ These rows can’t be read: ${wrong.slice(0, 20).map((w) => `${m.columns[w.column]}: ${w.message}`).join('; ')}${wrong.length > 20 ? `; and ${number(wrong.length - 20)} more columns` : ''}`);
       } catch (e) {
         if (e instanceof Stale) return;
         note.hidden = false;
@@ -184,22 +188,22 @@ export class Segment {
       }
     };
     const choose = () => {
-      head.replaceChildren(h('span', { class: 'p-cell', text: '#' }), ...chosen.map((c) => h('span', { class: 'p-cell', text: visible(c), title: visible(c) })));
+      head.replaceChildren(h('span', { class: 'p-cell', text: '#' }), ...chosen.map((c) => h('span', { class: 'p-cell', text: visible(m.columns[c]), title: visible(m.columns[c]) })));
       scroll.style.setProperty('--cells', chosen.length);
       pages = new Map();
       note.hidden = true;
       list.draw();
     };
-    const picks = h('div', { class: 'picks' }, m.columns.slice(0, MAX_PICKS).map((c) => h('label', {}, h('input', {
+    const picks = h('div', { class: 'picks' }, every.slice(0, MAX_PICKS).map((c) => h('label', {}, h('input', {
       type: 'checkbox', checked: chosen.includes(c),
       onchange: (e) => {
         const on = new Set(chosen);
         if (e.target.checked) on.add(c);
         else on.delete(c);
-        chosen = m.columns.filter((x) => on.has(x));
+        chosen = every.filter((x) => on.has(x));
         choose();
       },
-    }), h('span', { text: visible(c) }))), m.columns.length > MAX_PICKS ? h('span', { class: 'dim', text: `and ${number(m.columns.length - MAX_PICKS)} more, which can’t be chosen` }) : null);
+    }), h('span', { text: visible(m.columns[c]) }))), m.columns.length > MAX_PICKS ? h('span', { class: 'dim', text: `and ${number(m.columns.length - MAX_PICKS)} more, which can’t be chosen` }) : null);
     scroll.style.height = `${Math.min(280, 46 + 20 * Math.max(0, m.rows))}px`;
     choose();
     // The list measures itself once it is in the page.

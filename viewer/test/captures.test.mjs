@@ -833,7 +833,7 @@ test('nested columns with nulls and ten thousand columns are shown', async () =>
   await segment(2, 4);
   const row = (i) => page.evaluate((n) => [...document.querySelectorAll('#pane-segment .p-row')].find((r) => r.index === n && !r.hidden)?.innerText.split('\n').map((s) => s.trim()), i);
   assert.deepEqual((await row(0)).slice(2), ['[]', '{"<b>x</b>":1,"\\u202ey":2}', '{"text":"<img src=x>","bytes":["0x01fe","0x"]}']);
-  assert.deepEqual((await row(1)).slice(2), ['["0"]', '{}', 'null']);
+  assert.deepEqual((await row(1)).slice(2), ['[0]', '{}', 'null']);
   await segment(3, '10,001');
   await page.locator('#pane-segment summary', { hasText: 'Choose columns' }).click();
   assert.equal(await page.locator('.picks input').count(), 2000);

@@ -8,10 +8,12 @@ import { createServer } from 'node:http';
 import { cpSync, existsSync, mkdirSync, openAsBlob, readFileSync, readdirSync, renameSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
 import { extname, join } from 'node:path';
 import { execFileSync, spawnSync } from 'node:child_process';
-import { HEADERS, dist, launch, listed, openFiles, openPage, quiet, root, serve, unit } from './browser.mjs';
+import { HEADERS, dist, go, launch, listed, pageMemory, openFiles, openPage, quiet, root, serve, testdata, unit } from './browser.mjs';
 import { dendro, generate, work } from './fixtures.mjs';
 import { group, load, runs } from '../src/worker/captures.js';
+import { ops as parquet } from '../src/worker/parquet.js';
 import { BlobPart } from '../src/worker/reader.js';
+import { ready } from '../src/worker/zstd.js';
 
 const dir = join(work, 'inputs-test');
 mkdirSync(dir, { recursive: true });
@@ -351,4 +353,91 @@ test('a file that changed behind its URL is noticed by its tag, its time and its
     await page.context().close();
     s.close();
   }
+});
+
+const made = (f) => join(testdata, 'parquet', `${f}.parquet`);
+
+async function table(f) {
+  await ready;
+  const b = readFileSync(made(f));
+  const m = parquet.open({ bytes: b.buffer.slice(b.byteOffset, b.byteOffset + b.length) });
+  const { rows, wrong } = await parquet.rows({ columns: m.columns.map((_, i) => i), from: 0, count: Math.min(4, m.rows) });
+  return { m, wrong, columns: m.columns.map((c, i) => [c, rows.map((r) => r[i])]) };
+}
+
+test('Parquet values are shown exactly, whatever they are and whatever their columns are called', async () => {
+  const T = ['1700000000000000000', '1700000001000000000', '1700000002000000000', '1700000003000000000'];
+  const want = {
+    numbers: [
+      ['timestamp', T],
+      ['dec38', ['12345678901234567890123456789012.123456', '-0.100000', null, '0.000000']],
+      ['dec18', ['9007199254740993.01', '-0.10', '0.05', '1.00']],
+      ['u64', ['18446744073709551615', null, '0', '1']],
+      ['u32', ['4294967295', null, '0', '1']],
+      ['i64', ['-9223372036854775808', '9223372036854775807', '0', null]],
+      ['f64', ['NaN', 'Infinity', '-0', '5e-324']],
+      ['f32', ['0.1', '-Infinity', '-0', '16777216']],
+      ['f16', ['1.5', null, 'NaN', '-0']],
+      ['lists', ['[NaN,Infinity,-0,null]', '[]', null, '[0.5]']],
+      ['decs', ['[9007199254740993.01,null]', '[]', null, '[0.10]']],
+      ['struct', ['{"__proto__":1152921504606846977,"b":"0xff00"}', null, '{"__proto__":null,"b":null}', '{"__proto__":1,"b":"0x6162"}']],
+      ['map', ['{"k":1,"k":2}', '{}', null, '{"__proto__":null}']],
+      ['keys', ['{9007199254740993:1,2:2}', '{}', null, '{1:1}']],
+    ],
+    times: [
+      ['timestamp', T],
+      ['date', ['0001-01-01', '1969-12-31', null, '9999-12-31']],
+      ['ns', ['2023-11-14 22:13:20.123456789', null, '1969-12-31 23:59:59.999999999', '1970-01-01 00:00:00.000000000']],
+      ['us', ['1969-12-31 23:59:59.999999000', null, '1970-01-01 00:00:00.000000000', '0001-01-01 00:00:00.000000000']],
+      ['ms', ['-4611686018427387904000000 ns', null, '1970-01-01 00:00:00.000000000', '1970-01-01 00:00:00.001000000']],
+      ['time', ['00:20:34.567890123', null, '00:00:00.000000000', '23:59:59.999999999']],
+      ['text', ['\u202eabc\n', '\ufeff', null, '']],
+      ['bytes', ['0xfffe', '0x6162', null, '0x']],
+      ['fixed', ['0x01020304', null, '0x61626364', '0xffffffff']],
+    ],
+    int96: [['timestamp', T], ['t', ['2023-11-14 22:13:20.000000001', null, '1969-12-31 23:59:59.999999999', '1970-01-01 00:00:00.000000000']]],
+    names: [['timestamp', T], ...['v', 'v', '__proto__', 'constructor', 'a.b', '', 'length', '\u202ex'].map((c, i) => [c, [0, 1, 2, 3].map((r) => String(10 * i + r))]),
+      ['a', ['{"b":0}', '{"b":1}', '{"b":2}', '{"b":3}']]],
+  };
+  for (const [f, columns] of Object.entries(want)) {
+    const t = await table(f);
+    assert.deepEqual(t.wrong, [], f);
+    assert.deepEqual(t.columns, columns, f);
+  }
+  const { m } = await table('bounds');
+  assert.deepEqual(m.groups[0].columns.map((c) => [c.path, c.min, c.max]), [
+    ['timestamp', T[0], T[3]], ['bytes', '0xff00', '0xff03'], ['text', 'a', 'é'], ['u64', '0', '18446744073709551615'],
+    ['dec18', '-1.00', '9007199254740993.01'], ['dec38', '-1.000000', '12345678901234567890123456789012.123456'], ['date', '0001-01-01', '0001-01-01'],
+    ['time', '2023-11-14 22:13:20.000000001', '2023-11-14 22:13:20.000000001'], ['f64', '-0', '0'],
+  ]);
+});
+
+test('a few bytes of Parquet that say that much follows are refused before they are decoded', async () => {
+  const want = {
+    'bomb-values': /a page says that its values are 100,000,000, more than the 4,194,304 that are read here/,
+    'bomb-run': /a run of 1,000,000,000 values goes beyond its page of 10/,
+    'bomb-prefixes': /the decoded bytes of a page are 400,000,000, more than the 67,108,864/,
+    'bomb-parts': /the deltas of a page come in blocks of 2,147,483,648/,
+  };
+  const page = await open();
+  for (const [f, says] of Object.entries(want)) {
+    const { wrong } = await table(f);
+    assert.equal(wrong.length, 1, f);
+    assert.match(wrong[0].message, says);
+    await openFiles(page, [generate('segment', made(f), join(dir, `${f}.stream`))]);
+    await go(page, 2);
+    await unit(page, 2);
+    await page.click('#tab-segment');
+    await page.waitForFunction((s) => new RegExp(s).test(document.getElementById('pane-segment').textContent), `These rows can’t be read: timestamp: ${says.source}`);
+    assert.ok(pageMemory() < 400e6, `${f}: ${pageMemory()} bytes`);
+  }
+  // The names of columns are their own on the page too.
+  await openFiles(page, [generate('segment', made('names'), join(dir, 'names.stream'))]);
+  await go(page, 2);
+  await unit(page, 2);
+  await page.click('#tab-segment');
+  await page.waitForFunction(() => /^\d{19}$/.test(document.querySelector('.p-row .p-cell:nth-child(2)')?.textContent ?? ''));
+  assert.deepEqual(await page.locator('.p-head .p-cell').allTextContents(), ['#', 'timestamp', 'v', 'v', '__proto__', 'constructor', 'a.b', '', 'length', '\\u202ex', 'a']);
+  assert.deepEqual(await page.locator('.p-row:not([hidden]) >> nth=1 >> .p-cell').allTextContents(), ['1', '1700000001000000000', '1', '11', '21', '31', '41', '51', '61', '71', '{"b":1}']);
+  await quiet(page);
 });

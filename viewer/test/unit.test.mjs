@@ -15,8 +15,9 @@ import { Packer, packContext } from '../src/worker/packed.js';
 import { Pattern, patternBytes } from '../src/worker/search.js';
 import { ChangedError, Stream, Window } from '../src/worker/reader.js';
 import { ZstPart, isZst } from '../src/worker/zst.js';
+import { visible } from '../src/dom.js';
 import { inflate } from '../src/worker/inflate.js';
-import { inflateExactly } from '../src/worker/zstd.js';
+import { inflateExactly, ready } from '../src/worker/zstd.js';
 import { root } from './browser.mjs';
 import { generate, work } from './fixtures.mjs';
 import { brotliCompressSync, gzipSync } from 'node:zlib';
@@ -239,7 +240,8 @@ test('a compressed capture is read by ranges, with the seek table and without', 
   await assert.rejects(z.read(0, 100), /damaged/);
 });
 
-test('a codec gives exactly what was declared, or nothing', () => {
+test('a codec gives exactly what was declared, or nothing', async () => {
+  await ready;
   const plain = Buffer.from('abc'.repeat(1000));
   const packed = gzipSync(plain);
   const dst = new Uint8Array(3000);
@@ -271,11 +273,13 @@ test('a codec gives exactly what was declared, or nothing', () => {
 });
 
 test('rows of every writer, codec, encoding and page version are the same', async () => {
+  await ready;
   const made = join(root, 'replay', 'segment', 'testdata', 'made');
   const read = async (name) => {
     const b = readFileSync(join(made, name));
     const m = parquet.open({ bytes: b.buffer.slice(b.byteOffset, b.byteOffset + b.length) });
-    const rows = await parquet.rows({ columns: m.columns, from: 0, count: m.rows });
+    const { rows, wrong } = await parquet.rows({ columns: m.columns.map((_, i) => i), from: 0, count: m.rows });
+    assert.deepEqual(wrong, [], name);
     return { codecs: new Set(m.groups.flatMap((g) => g.columns.map((c) => c.codec))), columns: Object.fromEntries(m.columns.map((c, i) => [c, rows.map((r) => r[i])])) };
   };
   // Files of one set hold the same rows; the first is the plain one.
@@ -403,7 +407,25 @@ test('one line says what a file is that is no capture', () => {
   assert.match(whatItIs(Buffer.from('PAR1....'), 100), /Parquet/);
   assert.match(whatItIs(new Uint8Array(0), 0), /empty/);
   assert.match(whatItIs(Buffer.from('{"a":1}'), 7), /JSON/);
+  assert.match(whatItIs(Buffer.from('  [1, "é", 2]'), 14), /JSON/);
+  for (const b of [[0x7b, 1, 2, 3], [0x5b, 0, 0, 0], [0x20, 0x7b, 0xff], [0x5b, 0x7f]]) assert.match(whatItIs(Buffer.from(b), b.length), /no protocol/, String(b));
+  assert.match(whatItIs(Buffer.from(`[${'é'.repeat(400)}`), 801), /JSON/);
   assert.match(whatItIs(Buffer.from('hello there'), 11), /text/);
   assert.match(whatItIs(new Uint8Array(64), 64), /zeros/);
   assert.match(whatItIs(Buffer.from([1, 2, 3, 250, 251]), 5), /no protocol/);
+});
+
+test('what nobody sees is escaped, by the rule of the commands', () => {
+  const listed = new Set();
+  for (const line of readFileSync(join(root, 'wire', 'testdata', 'unprintable.txt'), 'utf8').split('\n')) {
+    const m = /^([0-9a-f]+)(?:-([0-9a-f]+))?$/.exec(line);
+    if (m) for (let c = parseInt(m[1], 16); c <= parseInt(m[2] ?? m[1], 16); c++) listed.add(c);
+  }
+  assert.ok(listed.size > 4000);
+  for (let c = 0; c <= 0x10ffff; c++) {
+    const s = String.fromCodePoint(c);
+    const half = c >= 0xd800 && c <= 0xdfff;
+    if ((visible(s) !== s) !== (listed.has(c) || half)) assert.fail(`U+${c.toString(16)}`);
+  }
+  assert.equal(visible('a\u{e0041}b\u3164\u202e\n'), 'a\\u{e0041}b\\u3164\\u202e\\u000a');
 });

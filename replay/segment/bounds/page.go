@@ -266,7 +266,10 @@ func (c *checker) decode(ch *chunk, v Visitor) bool {
 			continue
 		}
 		held := p.held(ch.leaf) + dictSize
-		if p.n > maxPageValues || held > c.opt.DecodedLimit {
+		if p.n > maxPageValues {
+			return c.tooMuch(ch, "a page says that it has "+wire.Itoa(p.n)+" values, the limit is "+wire.Itoa(maxPageValues))
+		}
+		if held > c.opt.DecodedLimit {
 			return c.tooMuch(ch, "a page needs "+wire.Itoa(held)+" decoded bytes, the limit is "+wire.Itoa(c.opt.DecodedLimit))
 		}
 		c.work -= p.size*workPerByteOf(ch.codec) + p.n*workPerValue(p.enc) + pageWork

@@ -685,9 +685,9 @@ export function whatItIs(prefix, size) {
   const hex = [...prefix.subarray(0, 16)].map((x) => x.toString(16).padStart(2, '0')).join('');
   for (const [magic, says] of KNOWN) if (hex.startsWith(magic)) return says;
   if (prefix.every((x) => x === 0)) return 'nothing but zeros at its start';
-  const s = utf8.decode(prefix.subarray(0, 512));
-  if (/^\s*[[{]/.test(s)) return 'JSON or the like';
+  // Of text that was cut the last character may be half there.
+  const s = utf8.decode(prefix.subarray(0, 512)).replace(prefix.length > 512 || size > prefix.length ? /\ufffd$/ : /$^/, '');
   if (/^HTTP\/1\.[01] \d/.test(s)) return 'an HTTP response with its header: the body alone is the connection';
-  if (!/[\u0000-\u0008\u000e-\u001f\ufffd]/.test(s)) return 'text';
+  if (!/[\u0000-\u0008\u000e-\u001f\u007f-\u009f\ufffd]/.test(s)) return /^\s*[[{]/.test(s) ? 'JSON or the like' : 'text';
   return 'bytes that begin like no protocol known here';
 }

@@ -9,6 +9,7 @@
 //	generate folder STREAM DIR   STREAM recorded into a capture directory
 //	generate connections STREAM STREAM… DIR   many connections in a capture directory
 //	generate segments FILE       a Segment for each codec of Parquet
+//	generate segment PARQUET OUT a Segment of the Parquet file PARQUET
 //	generate zst FILE OUT        FILE in zstd's seekable form
 //	generate zst1 FILE OUT       FILE as one frame of zstd
 package main
@@ -57,6 +58,8 @@ func run(args []string) error {
 	switch args[0] {
 	case "folder":
 		return folder(args[1], args[2])
+	case "segment":
+		return segment(args[1], args[2])
 	case "zst":
 		return compress(args[1], args[2], capture.CompressTo)
 	case "zst1":
@@ -305,4 +308,14 @@ func compress(name, out string, to func(io.Writer, io.Reader) error) error {
 		return err
 	}
 	return dst.Close()
+}
+
+// segment wraps a Parquet file.
+func segment(parquet, out string) error {
+	b, err := os.ReadFile(parquet)
+	if err != nil {
+		return err
+	}
+	s := dendro.AppendSegment(opening(1), &dendro.Segment{Stream: []byte("net"), Rows: 4, FirstTS: start, LastTS: start + 3e9, Bytes: b})
+	return os.WriteFile(out, s, 0o644)
 }
