@@ -16,6 +16,7 @@ import (
 	"hash"
 	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"wiretape/capture"
@@ -53,12 +54,26 @@ type rawStream struct {
 
 // nameStreams gives the raw streams of a set the ids under which they were
 // applied before, or new ones. It must come before anything of them is used.
+// Streams that go on under their own names come first: another copy of the bytes
+// takes nothing from them.
 func (f *follower) nameStreams(set *capture.Set) error {
 	claimed := map[string]bool{}
+	var rest []*capture.Connection
 	for _, c := range set.Connections {
 		if !c.Raw || c.Refused != nil {
 			continue
 		}
+		named, err := f.keepsName(c, claimed)
+		if err != nil {
+			return fmt.Errorf("stream %s: %w", c.Files[0].Path, err)
+		}
+		if !named {
+			rest = append(rest, c)
+			continue
+		}
+		claimed[c.ID] = true
+	}
+	for _, c := range rest {
 		if err := f.nameStream(c, claimed); err != nil {
 			return fmt.Errorf("stream %s: %w", c.Files[0].Path, err)
 		}
@@ -67,7 +82,9 @@ func (f *follower) nameStreams(set *capture.Set) error {
 	return nil
 }
 
-func (f *follower) nameStream(c *capture.Connection, claimed map[string]bool) error {
+// keepsName names a stream that is read already, or that begins with what an
+// earlier run applied under its name.
+func (f *follower) keepsName(c *capture.Connection, claimed map[string]bool) (named bool, err error) {
 	file := c.Files[0]
 	for _, k := range f.order {
 		if k.raw == nil || k.gone || k.raw.path != file.Path || claimed[k.ID] {
@@ -75,22 +92,29 @@ func (f *follower) nameStream(c *capture.Connection, claimed map[string]bool) er
 		}
 		same, err := k.raw.goesOn(c)
 		if err != nil {
-			return err
+			return false, err
 		}
 		if same {
 			k.raw.length, k.raw.modified = file.Length, file.Modified()
 			c.ID = k.ID
-			return nil
+			return true, nil
 		}
 		k.gone, k.done, k.clean = true, true, false
 		f.reused(c, "the one that was read until now", "what the file had behind byte "+wire.Itoa(k.progress())+" before, if there was anything")
-		return f.newName(c, claimed)
+		return true, f.newName(c, claimed)
 	}
-	if key, err := f.applied(c, claimed); err != nil || key != "" {
+	key, err := f.applied(c, claimed, func(k string) bool { return k == c.ID || strings.HasPrefix(k, c.ID+"~") })
+	c.ID = cmp.Or(key, c.ID)
+	return key != "", err
+}
+
+// nameStream names a stream that does not go on under its name.
+func (f *follower) nameStream(c *capture.Connection, claimed map[string]bool) error {
+	if key, err := f.applied(c, claimed, func(string) bool { return true }); err != nil || key != "" {
 		c.ID = cmp.Or(key, c.ID)
 		return err
 	}
-	if _, before := f.before[c.ID]; before && f.conns[c.ID] == nil && file.Length > int64(dendro.PreambleSize) {
+	if _, before := f.before[c.ID]; before && !claimed[c.ID] && f.conns[c.ID] == nil && c.Files[0].Length > int64(dendro.PreambleSize) {
 		if _, known := f.raws[c.ID]; known {
 			f.reused(c, "the one that an earlier run applied", "")
 		} else {
@@ -140,13 +164,13 @@ func (f *follower) newName(c *capture.Connection, claimed map[string]bool) error
 	}
 }
 
-// applied finds the stream that an earlier run applied and with whose bytes c
-// begins: the longest of these, "" for none.
-func (f *follower) applied(c *capture.Connection, claimed map[string]bool) (key string, err error) {
+// applied finds the stream among some that an earlier run applied and with whose
+// bytes c begins: the longest of these, "" for none.
+func (f *follower) applied(c *capture.Connection, claimed map[string]bool, among func(key string) bool) (key string, err error) {
 	length := (&connection{Connection: c}).length()
 	var keys []string
 	for k, p := range f.raws {
-		if p.Length > 0 && p.Length <= length && !claimed[k] && f.conns[k] == nil {
+		if p.Length > 0 && p.Length <= length && !claimed[k] && f.conns[k] == nil && among(k) {
 			keys = append(keys, k)
 		}
 	}

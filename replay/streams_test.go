@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -238,5 +239,58 @@ func TestUpdateTotals(t *testing.T) {
 	var text strings.Builder
 	if err := again.Text(&text, out); err != nil || !strings.Contains(text.String(), "of 2 connections\n  new       0 B in 0 frames") {
 		t.Errorf("%v\n%s", err, text.String())
+	}
+}
+
+// A stream that comes beside a copy of it, whole or of its beginning, under a name
+// before or behind its own, goes on under its name: nothing was reused.
+func TestUpdateStreamBesideACopy(t *testing.T) {
+	whole := must(os.ReadFile(stream("real/live")))
+	ends := frameEnds(whole)
+	cut, mid := whole[:len(whole)-30], whole[:ends[len(ends)/2]]
+	for _, x := range []struct {
+		before, later map[string][]byte
+	}{
+		{map[string][]byte{"b": whole}, map[string][]byte{"a": whole}},
+		{map[string][]byte{"b": whole}, map[string][]byte{"a": mid}},
+		{map[string][]byte{"b": mid}, map[string][]byte{"a": whole}},
+		{map[string][]byte{"b": cut, "c": whole}, map[string][]byte{"a": mid}},
+		{map[string][]byte{"b": cut, "c": whole}, map[string][]byte{"z": mid}},
+		{map[string][]byte{"one/b": mid, "two/b": whole}, map[string][]byte{"a": cut}},
+	} {
+		dir := t.TempDir()
+		var before, all []string
+		for name, b := range x.before {
+			if err := os.MkdirAll(filepath.Join(dir, filepath.Dir(name)), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			write(t, filepath.Join(dir, name), b)
+			before = append(before, filepath.Join(dir, name))
+		}
+		for name, b := range x.later {
+			write(t, filepath.Join(dir, name), b)
+			all = append(all, filepath.Join(dir, name))
+		}
+		all = append(all, before...)
+		slices.Sort(before)
+		slices.Sort(all)
+		out := filepath.Join(dir, "out.dendro")
+		update(t, out, before...)
+		// Any order, and again: the second time nothing is new.
+		first := update(t, out, all...)
+		slices.Reverse(all)
+		again := update(t, out, all...)
+		want, _ := mustBuild(t, Options{}, all...)
+		for _, r := range []*Report{first, again} {
+			if r.FindingsByKind[KindNameReused] != 0 || r.Counts.Bytes != want.Counts.Bytes {
+				t.Errorf("%v then %v: %v, %d bytes, want %d", before, all, r.FindingsByKind, r.Counts.Bytes, want.Counts.Bytes)
+			}
+		}
+		if again.Counts != first.Counts {
+			t.Errorf("%v then %v: counts again %+v, before %+v", before, all, again.Counts, first.Counts)
+		}
+		if diff := cmp.Diff(golden(t, "dump/real/live"), dump(t, out)); diff != "" {
+			t.Errorf("%v then %v (-crate +ours):\n%s", before, all, diff)
+		}
 	}
 }
