@@ -55,6 +55,24 @@ func DecodeSourceUpdate(u wire.Unit) (SourceUpdate, *wire.Fault) {
 	return s, c.whole()
 }
 
+// payload decodes a frame of any known kind.
+func (c *cursor) payload() {
+	switch c.kind {
+	case KindHandshake:
+		c.handshake()
+	case KindIndex:
+		c.index()
+	case KindRows:
+		c.rows()
+	case KindSegment:
+		c.segment()
+	case KindClockOffset:
+		c.clockOffset()
+	case KindSourceUpdate:
+		c.sourceUpdate()
+	}
+}
+
 func (c *cursor) handshake() (h Handshake) {
 	h.Source = c.u32("source")
 	h.UUID, h.HasUUID = c.opt("uuid", true)

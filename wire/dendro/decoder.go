@@ -93,6 +93,8 @@ const (
 	inZeros
 	// searching: the framing is lost.
 	searching
+	// doubted: a frame begins here only as far as somebody supposes.
+	doubted
 )
 
 // Decoder implements [wire.Decoder] with the rules that a subscriber follows:
@@ -126,6 +128,9 @@ func NewDecoder(c wire.Config) (*Decoder, error) {
 			return nil, err
 		}
 		d.phase = atFrame
+		if c.Named && len(d.sources) == 0 {
+			d.phase = doubted
+		}
 	}
 	if c.Unaligned {
 		d.phase = searching
@@ -151,6 +156,10 @@ func (d *Decoder) Head(b []byte, end bool) wire.Head {
 		return h
 	case searching:
 		return search(b, 0, end)
+	case doubted:
+		if h, sure := doubt(b, end); !sure {
+			return h
+		}
 	}
 	if len(b) < LenSize {
 		return wire.Head{Type: wire.UnitMore, Size: LenSize}
@@ -226,6 +235,37 @@ func preambleHead(b []byte, end bool) wire.Head {
 		}
 	}
 	return h
+}
+
+// maxDoubted is how much of a frame is decoded to see whether it is one.
+const maxDoubted = 1 << 20
+
+// doubt says whether a frame of a known kind begins at b: it decodes, or its first
+// maxDoubted bytes do. Where none does nothing can be credited before a Handshake,
+// which is looked for. Until sure, h says what to do.
+func doubt(b []byte, end bool) (h wire.Head, sure bool) {
+	if len(b) < frameHead && !end {
+		return wire.Head{Type: wire.UnitMore, Size: frameHead}, false
+	}
+	if len(b) >= frameHead {
+		kind, n := uint32(b[LenSize]), binary.LittleEndian.Uint32(b)
+		size := LenSize + int64(n)
+		if n > 0 && n <= MaxFrame && KindName(kind) != "" {
+			if want := min(size, maxDoubted); int64(len(b)) < want && !end {
+				return wire.Head{Type: wire.UnitMore, Size: want}, false
+			}
+			c := begin(wire.Unit{Type: wire.UnitFrame, Kind: kind, Size: size, Bytes: b[:min(int64(len(b)), size)]})
+			c.quiet = true
+			c.payload()
+			if c.fault == nil && !(c.short && end) {
+				return wire.Head{}, true
+			}
+		}
+	}
+	h = search(b, 0, end)
+	h.Finding = &wire.Finding{Kind: wire.KindLost, Want: "a frame", Got: "other bytes",
+		Message: "no frame begins here, where one was supposed to: the first Handshake is looked for"}
+	return h, false
 }
 
 // headless is found of a stream that begins with its first Handshake.

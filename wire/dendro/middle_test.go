@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"testing"
 
 	"wiretape/wire"
@@ -106,6 +107,59 @@ func TestBeginsAnywhereInPieces(t *testing.T) {
 		for i := range want {
 			if got.places[i] != want[i].at {
 				t.Fatalf("from byte %d on: unit %d is %+v in pieces, %+v at once", cut, i, got.places[i], want[i].at)
+			}
+		}
+	}
+}
+
+// A capture file from the middle that has no sidecar begins with a frame as far as
+// anybody knows. Where one begins there all are read; where none does, those from
+// the first Handshake on.
+func TestFilesThatBeginAnywhere(t *testing.T) {
+	for _, name := range []string{"rehandshake", "late-handshake", "two-handshakes-same-uuid", "source-update", "held-segment"} {
+		stream, err := os.ReadFile("testdata/crafted/" + name + ".stream")
+		if err != nil {
+			t.Fatal(err)
+		}
+		whole, _ := readNamed(t, stream)
+		for cut := dendro.PreambleSize; cut < len(stream); cut++ {
+			at := fmt.Sprintf("%s from byte %d on", name, cut)
+			boundary := slices.ContainsFunc(whole, func(u seen) bool { return int(u.at.offset) == cut })
+			var want []place
+			for _, u := range whole {
+				if int(u.at.offset) >= cut && (boundary || len(want) > 0 || u.at.kind == dendro.KindHandshake) {
+					want = append(want, u.at)
+				}
+			}
+			dec, err := dendro.NewDecoder(wire.Config{Named: true, Context: wire.MidStream(dendro.Name)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			rd := wire.NewReader(bytes.NewReader(stream[cut:]), dec, wire.ReaderOptions{Offset: int64(cut)})
+			var got []place
+			lost, credited := false, false
+			for {
+				u, fs, err := rd.Next()
+				for _, f := range fs {
+					lost = lost || f.Kind == wire.KindLost && f.Offset == int64(cut)
+				}
+				if err == io.EOF {
+					break
+				}
+				if err != nil {
+					t.Fatal(at, err)
+				}
+				credited = credited || u.Kind == dendro.KindHandshake
+				if dec.Last().Disposition == dendro.Applied && !credited {
+					t.Fatalf("%s: the frame at %d is applied before a Handshake came", at, u.Offset)
+				}
+				got = append(got, place{u.Type, u.Offset, u.Size, u.Kind})
+			}
+			if !slices.Equal(got, want) {
+				t.Fatalf("%s: frames %+v, want %+v", at, got, want)
+			}
+			if lost == boundary {
+				t.Fatalf("%s: found that the framing is lost: %v", at, lost)
 			}
 		}
 	}
