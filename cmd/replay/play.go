@@ -17,6 +17,7 @@ import (
 	"wiretape/internal/jsontext"
 	"wiretape/replay/play"
 	"wiretape/wire"
+	"wiretape/wire/melin"
 )
 
 // speed is a factor of the recorded timing.
@@ -55,7 +56,8 @@ subscriber takes it. A subscriber is dialled (--to tcp://host:port, unix://path,
 http://host:port/path).
 
 Files from the middle of a connection get the preamble and the handshakes that
-their context needs. Of a relay's two directions, choose one with --connection.` + inputHelp,
+their context needs; where it is not known they are refused. --protocol raw sends
+any stream as it is. Of a relay's two directions, choose one with --connection.` + inputHelp,
 	Examples: `# serve a recording to the next subscriber, as fast as it goes
 replay play capture/ --listen tcp://127.0.0.1:7000 --speed max
 # the same as a long-lived HTTP response, with the recorded timing
@@ -172,7 +174,7 @@ func playable(set *capture.Set, only []string) ([]*capture.Run, error) {
 // playRun sends a run in a session, as far as it can be read.
 func playRun(ctx context.Context, target play.Target, run *capture.Run, rate float64) (*play.Sent, *capture.DamagedError, error) {
 	if _, _, err := play.Prefix(run); err != nil {
-		return nil, nil, fmt.Errorf("connection %s at %d: %w", run.Connection().ID, run.Start, err)
+		return nil, nil, contextHint(run, fmt.Errorf("connection %s at %d: %w", run.Connection().ID, run.Start, err))
 	}
 	w, err := target.Session(ctx)
 	if err != nil {
@@ -184,6 +186,20 @@ func playRun(ctx context.Context, target play.Target, run *capture.Run, rate flo
 		err = nil
 	}
 	return sent, damage, errors.Join(err, w.Close())
+}
+
+// contextHint says what to do about a run that no subscriber could take.
+func contextHint(run *capture.Run, err error) error {
+	hint := "name the whole capture, or files whose sidecars are beside them"
+	switch {
+	case !errors.Is(err, play.ErrNoContext):
+		return err
+	case run.Connection().Raw:
+		hint = "--protocol raw sends the bytes as they are"
+	case run.Connection().Protocol == melin.Name:
+		hint = "a replica takes a connection from its first file on"
+	}
+	return &cli.HintError{Err: err, Hint: hint}
 }
 
 func tell(w io.Writer, s *play.Sent, asJSON bool) error {

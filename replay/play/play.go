@@ -11,6 +11,7 @@ import (
 	"wiretape/wire"
 	"wiretape/wire/dendro"
 	"wiretape/wire/melin"
+	"wiretape/wire/protocols"
 )
 
 // Options are how a run is sent.
@@ -49,6 +50,9 @@ const buffer = 64 << 10
 // newest Handshake and the newest SourceUpdate after it.
 func Prefix(run *capture.Run) (prefix []byte, notes []string, err error) {
 	if run.Context == nil {
+		if !beginsAsItself(run) {
+			return nil, nil, ErrNoContext
+		}
 		return nil, nil, nil
 	}
 	switch run.Connection().Protocol {
@@ -67,8 +71,8 @@ func Prefix(run *capture.Run) (prefix []byte, notes []string, err error) {
 		if n == 0 {
 			return nil, nil, ErrNoContext
 		}
-		notes = append(notes, "starts in the middle of a connection: the preamble and "+wire.Itoa(int64(n))+
-			" handshakes of its context were sent before it; where rows were built against an index, a subscriber"+
+		notes = append(notes, "starts in the middle of a connection: the preamble and "+wire.Count(int64(n), "handshake")+
+			" of its context went before it; where rows were built against an index, a subscriber"+
 			" skips them until the next Full (none may come, and a Full can't be made up)")
 		for _, what := range run.Context.Omitted {
 			notes = append(notes, "not in the context: "+wire.SafeText(what, 200))
@@ -78,6 +82,28 @@ func Prefix(run *capture.Run) (prefix []byte, notes []string, err error) {
 		return nil, nil, ErrNoContext
 	}
 	return nil, []string{"starts in the middle of a connection"}, nil
+}
+
+// beginsAsItself says that a run begins as its protocol does, or that nothing is
+// known against it. What a recorder wrote from the connection's first byte on
+// goes as it came. A raw stream has nothing but its bytes to tell where it begins,
+// and who names its protocol may name one of its middle. What can't be read is
+// reported where it is sent.
+func beginsAsItself(run *capture.Run) bool {
+	c := run.Connection()
+	p := protocols.All().Named(c.Protocol)
+	if p == nil || !c.Raw {
+		return true
+	}
+	src, _ := run.Open()
+	defer src.Close()
+	b := make([]byte, wire.DetectLimit)
+	n, err := io.ReadFull(src, b)
+	if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
+		return true
+	}
+	match, _ := p.Detect(b[:n], true)
+	return match == wire.Matched
 }
 
 // Run sends one run to w. It ends at the run's end, at the first error of w or
