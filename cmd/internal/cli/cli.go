@@ -124,8 +124,7 @@ func (p *Program) Run(args []string, stdin io.Reader, stdout, stderr io.Writer) 
 	}
 	switch args[0] {
 	case "-h", "--help":
-		p.help(stdout)
-		return OK
+		args = []string{"help"}
 	case "--version":
 		args = []string{"version"}
 	}
@@ -140,8 +139,8 @@ func (p *Program) Run(args []string, stdin io.Reader, stdout, stderr io.Writer) 
 	err := fs.Parse(args[1:])
 	switch {
 	case errors.Is(err, pflag.ErrHelp):
-		p.commandHelp(stdout, c, fs)
-		return OK
+		p.commandHelp(results, c, fs)
+		err = nil
 	case err != nil:
 		err = &UsageError{err.Error()}
 	default:
