@@ -24,7 +24,7 @@ import (
 )
 
 // apiVersion changes with every change of a function's meaning.
-const apiVersion = 2
+const apiVersion = 3
 
 const (
 	// maxInput bounds the input buffer, maxUnit the bytes of one frame.
@@ -280,17 +280,109 @@ func indexFindings(from, n uint32) int32 {
 	return done()
 }
 
-//go:wasmexport filter_set
-func filterSet() int32 {
-	return guard(func() int32 {
-		e, err := filter.Parse(string(in), index.Kinds(ix.Protocol))
-		if err != nil {
-			out = strconv.AppendInt(append(out[:0], `{"from":`...), int64(err.From), 10)
-			out = strconv.AppendInt(append(out, `,"to":`...), int64(err.To), 10)
-			out = append(wire.AppendJSONString(append(out, `,"message":`...), err.Message), '}')
-			return done()
+// indexFindingRow is the first row with a finding after a row, or before it with
+// back, of those that the filter takes with filtered; -1 when there is none.
+//
+//go:wasmexport index_finding_row
+func indexFindingRow(row float64, back, filtered uint32) float64 {
+	var among *index.Hits
+	if filtered != 0 {
+		among = hits
+	}
+	return float64(ix.Found.Next(int64(row), back != 0, among))
+}
+
+// indexStream is the name of a stream as a filter takes it.
+//
+//go:wasmexport index_stream
+func indexStream(number uint32) int32 {
+	out = append(out[:0], ix.StreamName(int(number))...)
+	return done()
+}
+
+// units is how many UTF-16 units, of which a page's texts are, s has.
+func units(s string) int64 {
+	n := int64(0)
+	for _, r := range s {
+		n++
+		if r > 0xffff {
+			n++
 		}
+	}
+	return n
+}
+
+// appendPlace appends where in s something stands, in UTF-16 units.
+func appendPlace(dst []byte, s string, from, to int) []byte {
+	at := units(s[:from])
+	dst = strconv.AppendInt(append(dst, `{"from":`...), at, 10)
+	return strconv.AppendInt(append(dst, `,"to":`...), at+units(s[from:to]), 10)
+}
+
+// filterSet checks an expression and makes it the filter; filterParts checks it
+// alone.
+//
+//go:wasmexport filter_set
+func filterSet() int32 { return guard(func() int32 { return parseFilter(true) }) }
+
+//go:wasmexport filter_parts
+func filterParts() int32 { return guard(func() int32 { return parseFilter(false) }) }
+
+func parseFilter(set bool) int32 {
+	s := string(in)
+	e, err := filter.Parse(s, index.Kinds(ix.Protocol))
+	if err != nil {
+		out = appendPlace(append(out[:0], `{"wrong":`...), s, err.From, err.To)
+		out = append(wire.AppendJSONString(append(out, `,"message":`...), err.Message), "}}"...)
+		return done()
+	}
+	out = append(out[:0], `{"parts":`...)
+	parts := e.Parts()
+	if parts == nil {
+		out = append(out, "null"...)
+	} else {
+		out = append(out, '[')
+		for i, p := range parts {
+			if i > 0 {
+				out = append(out, ',')
+			}
+			out = appendPlace(out, s, p.From, p.To)
+			if p.Field != "" {
+				out = wire.AppendJSONString(append(out, `,"field":`...), p.Field)
+				out = wire.AppendJSONString(append(out, `,"op":`...), p.Op)
+				out = wire.AppendJSONString(append(out, `,"value":`...), p.Value)
+				out = strconv.AppendBool(append(out, `,"not":`...), p.Not)
+			}
+			out = append(out, '}')
+		}
+		out = append(out, ']')
+	}
+	out = append(out, `,"arrivals":[`...)
+	for i, a := range e.Arrivals() {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = appendPlace(out, s, a.From, a.To)
+		out = wire.AppendJSONString(append(out, `,"op":`...), a.Op)
+		out = wire.AppendJSONString(append(out, `,"time":`...), wire.Itoa(a.Time))
+		out = append(out, '}')
+	}
+	out = append(out, "]}"...)
+	if set {
 		expr = e
+	}
+	return done()
+}
+
+// filterArrivals tells of each of the filter's comparisons with a time of arrival
+// which stretches of bytes it takes.
+//
+//go:wasmexport filter_arrivals
+func filterArrivals() int32 {
+	return guard(func() int32 {
+		if err := index.ArrivalsPacked(expr, in); err != nil {
+			return fail(err.Error())
+		}
 		out = out[:0]
 		return 0
 	})
@@ -308,7 +400,8 @@ func filterWords() int32 {
 		}
 		out = wire.AppendJSONString(out, k)
 	}
-	out = append(out, "]}"...)
+	out = strconv.AppendInt(append(out, `],"longest":`...), filter.MaxLength, 10)
+	out = append(out, '}')
 	return done()
 }
 

@@ -14,8 +14,13 @@ export class Compare {
 
   reset() {
     this.other = null;
-    this.shown = undefined;
+    this.shown = this.rendered = undefined;
     this.el.replaceChildren();
+  }
+
+  /** Times are shown in another form. */
+  times() {
+    if (this.rendered) this.render(...this.rendered);
   }
 
   /** Takes a row as the one to compare with. */
@@ -33,6 +38,7 @@ export class Compare {
     const key = `${this.other}/${unit.row}`;
     if (this.shown === key) return;
     this.shown = key;
+    this.rendered = undefined;
     this.el.replaceChildren(h('p', { class: 'empty', text: 'Comparing…' }));
     // While frames go by only the last of them is compared.
     if (this.busy) return;
@@ -69,6 +75,8 @@ export class Compare {
   }
 
   render(a, b) {
+    this.rendered = [a, b];
+    const whole = this.el.querySelector('input')?.checked ?? false;
     const left = new Map(a.lines.map((l) => [l.key, l]));
     const right = new Map(b.lines.map((l) => [l.key, l]));
     const keys = [...new Set([...left.keys(), ...right.keys()])];
@@ -79,10 +87,10 @@ export class Compare {
     const fill = (all) => body.replaceChildren(...(all ? lines : differing).slice(0, 3000).map((l) => h('tr', { class: same(l) ? '' : 'differs' },
       h('td', { class: 'sign', text: same(l) ? '=' : !l.inA ? '+' : !l.inB ? '−' : '≠' }),
       h('td', { text: l.k }), h('td', { text: l.a, title: l.a }), h('td', { text: l.b, title: l.b }))));
-    fill(false);
+    fill(whole);
     this.el.replaceChildren(
       h('p', { class: 'line', role: 'status', text: `${number(differing.length)} of ${many(lines.length, 'field')} differ${a.cut || b.cut ? ' (of the first 5,000)' : ''}.` }),
-      h('label', {}, h('input', { type: 'checkbox', onchange: (e) => fill(e.target.checked) }), h('span', { text: 'show equal fields too' })),
+      h('label', {}, h('input', { type: 'checkbox', checked: whole, onchange: (e) => fill(e.target.checked) }), h('span', { text: 'show equal fields too' })),
       h('div', { class: 'table', tabindex: '0', role: 'region', 'aria-label': 'Differences' }, h('table', { class: 'compare' },
         h('thead', {}, h('tr', {}, h('td'), h('th', { text: 'field' }),
           h('th', {}, h('button', { class: 'link', type: 'button', text: `${rowName(a.unit)} ${a.unit.name}`, onclick: () => this.app.gotoRow(a.unit.row) })),

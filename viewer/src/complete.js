@@ -2,12 +2,11 @@
 // called.
 
 import { $, h } from './dom.js';
+import { quote, tokens } from './expression.js';
 
 const OPERATORS = [['==', 'equal'], ['!=', 'not equal'], ['~', 'contains'], ['!~', 'contains not'], ['<', 'less'], ['<=', 'at most'], ['>', 'more'], ['>=', 'at least']];
 const JOINERS = [['and', 'both'], ['or', 'one of the two']];
 const TYPES = ['frame', 'preamble', 'junk', 'lost', 'cut', 'zeros', 'missing'];
-
-const quote = (s) => (/^[\w.:/+@-]+$/.test(s) ? s : `"${s.replace(/["\\]/g, '\\$&')}"`);
 
 export class Complete {
   constructor(input, app) {
@@ -28,20 +27,26 @@ export class Complete {
     input.addEventListener('keydown', (e) => this.key(e), true);
   }
 
-  /** What could stand at the cursor: [from, [text, about][]]. */
+  /** What could stand at the cursor: [from, [text, about, stream][]], stream a number where the text is not the whole name. */
   offers() {
     const before = this.input.value.slice(0, this.input.selectionStart);
-    const word = /("[^"]*|[\w.:/+@-]*)$/.exec(before)[0];
-    const from = before.length - word.length;
-    const rest = before.slice(0, from).trimEnd();
     const { words, sources } = this.app;
-    if (!words) return [from, []];
-    const fields = words.fields.map((f) => [f.name, f.about]);
+    if (!words || before.length > words.longest) return [before.length, []];
+    const all = tokens(before);
+    // The word or the open quote that the cursor stands at is being written.
+    let [word, from] = ['', before.length];
+    const last = all[all.length - 1];
+    if (last && last.from + last.text.length === before.length && (/^[\w.:/+@\-\u0080-\uffff]/.test(last.text) || /^"(\\[^]|[^"\\])*$/.test(last.text))) {
+      word = last.text;
+      ({ from } = all.pop());
+    }
+    const [two, one] = [all[all.length - 2]?.text, all[all.length - 1]?.text];
+    const operator = (t) => t === '=' || OPERATORS.some(([o]) => o === t);
+    const isField = (t) => words.fields.some((f) => f.name === t?.toLowerCase());
     let list;
-    const compared = /(\w+)\s*(==|=|!=|~|!~|<=?|>=?)$/.exec(rest);
-    if (compared) list = this.values(compared[1].toLowerCase(), sources);
-    else if (rest === '' || /(\band|\bor|\bnot|&&|\|\||!|\()$/i.test(rest)) list = [...fields, ['not', 'the rows that it does not take']];
-    else if (words.fields.some((f) => new RegExp(`(^|[^\\w"])${f.name}$`, 'i').test(rest))) list = [...OPERATORS, ...JOINERS];
+    if (operator(one)) list = this.values(two?.toLowerCase(), sources);
+    else if (one === undefined || /^(and|or|not|&&|\|\||!|\()$/i.test(one)) list = [...words.fields.map((f) => [f.name, f.about]), ['not', 'the rows that it does not take']];
+    else if (isField(one) && !operator(two)) list = [...OPERATORS, ...JOINERS];
     else list = JOINERS;
     const low = word.toLowerCase().replace(/^"/, '');
     return [from, list.filter(([t]) => t.toLowerCase().replace(/^"/, '').startsWith(low) && t !== word).slice(0, 12)];
@@ -50,8 +55,16 @@ export class Complete {
   values(field, sources) {
     if (field === 'kind') return this.app.words.kinds.map((k) => [k, '']);
     if (field === 'type') return TYPES.map((t) => [t, '']);
-    if (field === 'source') return sources.map((s) => [quote(s.label ?? s.id), `source ${s.id}`]);
-    if (field === 'stream') return [...new Set(sources.flatMap((s) => s.streams.map((t) => t.name)))].map((n) => [quote(n), '']);
+    // What is not shown as it is goes by its number.
+    if (field === 'source') return sources.map((s) => (s.label === undefined || s.altered ? [s.id, s.label ?? `source ${s.id}`] : [quote(s.label), `source ${s.id}`]));
+    if (field === 'stream') {
+      const seen = new Map();
+      for (const t of sources.flatMap((s) => s.streams)) {
+        if (t.altered) seen.set(t.number, [t.name, '', t.number]);
+        else seen.set(t.name, [quote(t.name), '']);
+      }
+      return [...seen.values()];
+    }
     if (field === 'finding') return Object.entries(this.app.status?.byFinding ?? {}).map(([k, n]) => [quote(k), `${n}`]);
     if (field === 'time' && this.app.unit?.time) return [[this.app.unit.time, 'of the frame that is open']];
     return [];
@@ -92,15 +105,22 @@ export class Complete {
     if (i >= 0) this.input.setAttribute('aria-activedescendant', `offer-${i}`);
   }
 
-  take(i) {
+  async take(i) {
     const { value, selectionStart } = this.input;
-    const text = `${this.list[i][0]} `;
-    this.input.value = value.slice(0, this.from) + text + value.slice(selectionStart);
-    this.input.selectionStart = this.input.selectionEnd = this.from + text.length;
+    const { from } = this;
+    let [text, , stream] = this.list[i];
+    if (stream !== undefined) {
+      text = await this.app.link.ask('streamName', { number: stream });
+      if (this.input.value !== value) return;
+    }
+    this.input.value = `${value.slice(0, from)}${text} ${value.slice(selectionStart)}`;
+    this.input.selectionStart = this.input.selectionEnd = from + text.length + 1;
     this.update();
   }
 
   key(e) {
+    // What is asked for with Enter is as it should be.
+    if (e.key === 'Enter' && this.at < 0) this.close();
     if (this.box.hidden) return;
     if (e.key === 'ArrowDown' || e.key === 'ArrowUp') {
       e.preventDefault();

@@ -16,6 +16,9 @@ const LINES = 3;
 
 const ARROW = { downstream: '↓ downstream', upstream: '↑ upstream' };
 
+/** Whether a path is a connection's, or the end of it. */
+const isIn = (c, path) => c.path === path || c.path.endsWith(`/${path}`);
+
 export class Connections {
   constructor(app) {
     this.app = app;
@@ -33,11 +36,10 @@ export class Connections {
     });
     this.el.addEventListener('keydown', (e) => {
       if (e.ctrlKey || e.metaKey || e.altKey) return;
-      const n = this.list.visible;
-      const to = { ArrowDown: this.at + 1, ArrowUp: this.at - 1, PageDown: this.at + n, PageUp: this.at - n, Home: 0, End: this.all.length - 1 }[e.key];
+      const to = this.list.step(e, this.at);
       if (to !== undefined) {
         e.preventDefault();
-        this.move(Math.max(0, Math.min(this.all.length - 1, to)));
+        this.move(to);
       } else if (e.key === 'Enter' || e.key === ' ') {
         e.preventDefault();
         this.open(this.at);
@@ -91,14 +93,38 @@ export class Connections {
     }
   }
 
-  /** The number of the connection that a link names, -1 for none. */
+  /** What a link calls a connection: its name, and as much of the folders that it lies in as tells it from others of that name. */
+  linkName(c) {
+    const others = this.all.filter((o) => o !== c && o.name === c.name);
+    const path = c.path.split('/');
+    for (let n = 1; n < path.length; n++) {
+      const name = path.slice(-n).join('/');
+      if (!others.some((o) => isIn(o, name))) return name;
+    }
+    return c.path;
+  }
+
+  /**
+   * The connection that a link names: {id, says}, id -1 when there is none, says
+   * what is to be said when it isn't that one alone; null when the link names none.
+   */
   named(link) {
     const m = /[#&]connection=([^&]*)/.exec(link);
+    if (!m) return null;
+    let [, name] = m;
     try {
-      return m ? this.all.findIndex((c) => c.name === decodeURIComponent(m[1])) : -1;
+      name = decodeURIComponent(name);
     } catch {
-      return -1; // not a name that any link was made of
+      // It is not a name that any link was made of.
     }
+    const says = `The link is to connection ${name}`;
+    let found = this.all.filter((c) => isIn(c, name));
+    if (found.length === 1) return { id: found[0].id };
+    if (found.length) return { id: found[0].id, says: `${says}, of which ${number(found.length)} were opened: this is ${found[0].path}.` };
+    // The folder may have been moved.
+    found = this.all.filter((c) => c.name === name.slice(name.lastIndexOf('/') + 1));
+    if (found.length === 1) return { id: found[0].id, says: `${says}: this is ${found[0].path}.` };
+    return { id: -1, says: `${says}, which is not among what was opened.` };
   }
 
   get current() {

@@ -88,6 +88,15 @@ export function exactSpan(ns, sign = false) {
 /** A time as a filter takes it, exact. */
 export const exactTime = (ns) => `${time(ns, 'utc').replace(' ', 'T')}Z`;
 
+/** The first and the last time that there is: 64 bits of nanoseconds. */
+export const FIRST_TIME = -(1n << 63n);
+export const LAST_TIME = (1n << 63n) - 1n;
+
+/** A time, or the end of the range that it lies beyond. */
+export const timeWithin = (t) => (t < FIRST_TIME ? FIRST_TIME : t > LAST_TIME ? LAST_TIME : t);
+
+const orNone = (t) => (t === timeWithin(t) ? t : null);
+
 /**
  * Reads a time as it is shown in a mode: in local time, since the origin ("+1 m
  * 02.5 s"), or as parseTime does; a time of day is of the given day. Null when it
@@ -99,23 +108,30 @@ export function parseShown(s, mode, origin, day) {
   const d = /^([+−-])(?:(\d{1,9}) h )?(?:(\d{1,9}) m )?(\d{1,12})(?:\.(\d{1,9}))?(?: ?s)?$/.exec(s);
   if (d && origin !== null) {
     const n = (BigInt(d[2] ?? 0) * 3600n + BigInt(d[3] ?? 0) * 60n + BigInt(d[4])) * SECOND + BigInt((d[5] ?? '').padEnd(9, '0'));
-    return BigInt(origin) + (d[1] === '+' ? n : -n);
+    return orNone(BigInt(origin) + (d[1] === '+' ? n : -n));
   }
   const t = parseTime(s);
   if (t === null || mode !== 'local' || /Z$|^-?\d+$/.test(s)) return t;
   const [y, mo, da, h, mi, se] = /^(\d+)-(\d+)-(\d+)(?:[T ](\d+):(\d+)(?::(\d+))?)?/.exec(s).slice(1).map((x) => Number(x ?? 0));
   const whole = floorDiv(t, SECOND) * SECOND;
-  return BigInt(new Date(y, mo - 1, da, h, mi, se).getTime()) * 1000000n + (t - whole);
+  return orNone(BigInt(new Date(y, mo - 1, da, h, mi, se).getTime()) * 1000000n + (t - whole));
 }
 
-/** Reads a time that a person typed, UTC or nanoseconds; null when it is none. */
+/**
+ * Reads a time as a filter does (wasm/filter): in UTC, of which the end may be
+ * left out, or nanoseconds; null when it is none.
+ */
 export function parseTime(s) {
-  s = s.trim();
-  if (/^-?\d{15,}$/.test(s)) return BigInt(s);
+  if (/^-?\d{1,19}$/.test(s)) return orNone(BigInt(s));
   const m = /^(\d{4})-(\d\d)-(\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?)?Z?$/.exec(s);
   if (!m) return null;
-  const ms = Date.UTC(+m[1], +m[2] - 1, +m[3], +(m[4] ?? 0), +(m[5] ?? 0), +(m[6] ?? 0));
-  return BigInt(ms) * 1000000n + BigInt((m[7] ?? '').padEnd(9, '0'));
+  const [y, mo, da, h, mi, se] = m.slice(1, 7).map((x) => Number(x ?? 0));
+  const d = new Date(0);
+  d.setUTCFullYear(y, mo - 1, da);
+  // A day that there is not becomes another one.
+  if (d.getUTCFullYear() !== y || d.getUTCMonth() !== mo - 1 || d.getUTCDate() !== da || h > 23 || mi > 59 || se > 59) return null;
+  d.setUTCHours(h, mi, se);
+  return orNone(BigInt(d.getTime()) * 1000000n + BigInt((m[7] ?? '').padEnd(9, '0')));
 }
 
 export const hex = (n, w = 0) => n.toString(16).padStart(w, '0');

@@ -162,6 +162,14 @@ export class VirtualList {
     this.moved?.();
   }
 
+  /** Where a key goes from a row, within the list; undefined for a key that goes nowhere. */
+  step(e, at) {
+    if (e.ctrlKey || e.metaKey || e.altKey) return undefined;
+    const page = Math.max(1, this.visible - 1);
+    const to = { ArrowDown: at + 1, ArrowUp: at - 1, j: at + 1, k: at - 1, PageDown: at + page, PageUp: at - page, Home: 0, End: this.count - 1 }[e.key];
+    return to === undefined ? undefined : Math.max(0, Math.min(this.count - 1, to));
+  }
+
   /** The element of a row that is on the screen. */
   element(index) {
     return this.pool.find((e) => !e.hidden && e.index === index);

@@ -8,6 +8,7 @@ import { Link, Stale } from './link.js';
 import { Complete } from './complete.js';
 import { Compare } from './compare.js';
 import { Connections } from './connections.js';
+import { withCondition } from './expression.js';
 import { gather } from './dropped.js';
 import { Findings, Search, Sources, showCapture } from './panels.js';
 import { Segment } from './segment.js';
@@ -19,7 +20,7 @@ import { set, settings } from './settings.js';
 
 const KEYS = [
   SINGLE ? ['o, Shift O', 'open files, a folder'] : ['o, Shift O, u', 'open files, a folder, a URL'],
-  ['↑ ↓ or k j', 'move in the list, the tree, the bytes, the findings'],
+  ['↑ ↓ or k j', 'move in the list, the tree, the bytes, the findings and what else is listed'],
   ['Page Up, Page Down, Home, End', 'move far'],
   ['→ ←', 'open and close a field'],
   ['1 2 3', 'go to the frame list, the fields, the bytes'],
@@ -179,8 +180,13 @@ class App {
       const { connections } = await this.moving('open', { files });
       if (!connections.length) return this.nothing('There is no capture in it: no file with a connection’s bytes.');
       this.connections.reset(connections);
+      // A link to what is not here is kept, for what is opened next.
+      if (this.missed && this.connections.named(this.missed).id >= 0) this.link0 = this.missed;
+      this.missed = '';
       const named = this.connections.named(this.link0);
-      await this.select(named >= 0 ? named : await this.likely(connections));
+      if (named?.id < 0) [this.missed, this.link0] = [this.link0, ''];
+      this.linkSays = named?.says;
+      await this.select(named?.id >= 0 ? named.id : await this.likely(connections));
     } catch (e) {
       if (!(e instanceof Stale)) this.nothing(e.message);
     }
@@ -376,26 +382,44 @@ class App {
     if (!this.first && m.status.rows > 0) {
       this.first = true;
       this.begin();
-    } else if (m.done && this.pending) this.begin();
+    } else if (m.done && this.awaited) this.begin();
   }
 
   /** What to show first: the place in the link, the filter that was kept. */
   async begin() {
     const at = /(?:^#|&)offset=(\d+)/.exec(this.link0);
-    if (at && Number(at[1]) > this.status.end && this.indexing) {
-      this.pending = true;
+    if (at && Number(at[1]) >= this.status.end && Number(at[1]) < this.info.end && this.indexing) {
+      this.awaited = true; // the link’s place, by the index
       return;
     }
-    this.pending = false;
+    this.awaited = false;
     const link = this.link0;
     this.link0 = '';
+    const [says, outside] = [this.linkSays, at ? this.beyond(Number(at[1])) : ''];
+    this.linkSays = '';
     const kept = $('filter').value || settings.filter;
     if (kept) {
       $('filter').value = kept;
       await this.setFilter(kept);
     }
-    if (at) await this.gotoOffset(Number(at[1]), { reveal: /[#&]byte\b/.test(link) });
+    if (at && !outside) await this.gotoOffset(Number(at[1]), { reveal: /[#&]byte\b/.test(link) });
     else if (!this.frames.filtered) await this.frames.select(0, { show: true });
+    if (says || outside) say([says, outside].filter(Boolean).join(' '), true);
+  }
+
+  /** What is to be said of a link to an offset that no byte has, or that was not come to. */
+  beyond(offset) {
+    const { start, end } = this.info;
+    if (offset >= start && (offset < this.status.end || (this.status.end === end && offset === start))) return '';
+    if (offset >= start && offset < end) return this.indexing ? `Offset ${number(offset)} is not indexed yet.` : `The index pass was stopped before offset ${number(offset)}.`;
+    return `The link is to offset ${number(offset)}; the bytes go from offset ${number(start)} to ${number(end)}.`;
+  }
+
+  /** The address follows what is selected. */
+  address() {
+    if (!this.unit) return;
+    const { current, all } = this.connections;
+    history.replaceState(null, '', `#offset=${this.unit.offset}${all.length > 1 ? `&connection=${encodeURIComponent(this.connections.linkName(current))}` : ''}`);
   }
 
   async loadSources() {
@@ -457,7 +481,7 @@ class App {
       }
       return;
     }
-    const wrong = await this.link.ask('filter', { expression });
+    const { wrong, parts } = await this.link.ask('filter', { expression });
     if (this.setting !== mine) return; // another one was set meanwhile
     if (wrong) {
       const at = $('filter-wrong');
@@ -473,19 +497,27 @@ class App {
     this.frames.reset(true);
     this.filterDone = false;
     this.filtering = expression;
+    this.parts = parts;
     delete document.body.dataset.filtered;
     this.filterState('looking…');
     this.timeline.draw();
   }
 
-  /** Adds a condition, in place of one of the same form. */
-  addFilter(condition, same) {
+  /** Adds a condition, in place of those that ask the same (expression.js). */
+  async addFilter(condition, same) {
     const f = $('filter');
-    const was = f.value.trim();
-    if (same?.test(was)) f.value = was.replace(same, () => condition);
-    else if (!was || was === condition) f.value = condition;
-    else f.value = /\bor\b|\|\|/.test(was) ? `(${was}) and ${condition}` : `${was} and ${condition}`;
-    this.setFilter(f.value);
+    for (;;) {
+      const was = f.value.trim();
+      if (!was) f.value = condition;
+      else {
+        const { parts, wrong } = await this.link.ask('parts', { expression: was });
+        if (f.value.trim() !== was) continue; // it was written to meanwhile
+        // Nothing can be added to what is no filter: what is wrong with it is said.
+        if (!wrong) f.value = withCondition(was, parts, condition, same);
+      }
+      this.setFilter(f.value);
+      return;
+    }
   }
 
   hits(m) {
@@ -576,7 +608,7 @@ class App {
     f.cost ? h('span', { class: 'dim', text: visible(` · ${f.cost}`) }) : null)));
     this.hex.open(u);
     $('place').textContent = '';
-    history.replaceState(null, '', `#offset=${u.offset}${this.connections.all.length > 1 ? `&connection=${encodeURIComponent(this.info.name)}` : ''}`);
+    this.address();
     this.timeline.draw();
     $('tab-segment').hidden = u.name !== 'Segment';
     if (u.name !== 'Segment' && this.detailTab === 'tab-segment') this.tab('detail-tabs', 'tab-tree');
@@ -783,23 +815,11 @@ class App {
   }
 
   async nextFinding(back) {
-    const from = this.frames.selectedRow;
+    const { selectedRow: from, filtered } = this.frames;
     try {
-      const n = this.status?.keptFindings ?? 0;
-      for (let i = 0, all = []; i < n; i += 1000) {
-        all = await this.link.ask('findings', { from: i, count: 1000 });
-        const rows = all.map((f) => f.row);
-        if (back) {
-          const before = rows.filter((r) => r < from);
-          if (rows.some((r) => r >= from) || i + 1000 >= n) {
-            if (before.length) return this.gotoRow(before[before.length - 1]);
-          }
-        } else {
-          const next = rows.find((r) => r > from);
-          if (next !== undefined) return this.gotoRow(next);
-        }
-      }
-      say(back ? 'No finding before this row.' : 'No finding after this row.');
+      const row = await this.link.ask('findingRow', { from, back, filtered });
+      if (row !== null) return this.gotoRow(row);
+      say(`No finding ${back ? 'before' : 'after'} this row${filtered ? ' in what the filter takes' : ''}${this.indexing && !back ? ' yet' : ''}.`);
     } catch (e) {
       this.failed(e);
     }
@@ -853,6 +873,8 @@ class App {
     this.timeline.draw();
     this.sourcesPanel.show(this.sources);
     this.connections.list.draw();
+    this.compare.times();
+    this.segment.times();
     if (this.info) showCapture(this);
   }
 
@@ -948,11 +970,24 @@ class App {
       document.dispatchEvent(new CustomEvent('measured', { detail: await this.link.ask('readSpeed', {}) }));
     });
     window.addEventListener('hashchange', () => {
-      const at = /[#&]offset=(\d+)/.exec(location.hash);
-      const other = this.connections.named(location.hash);
-      if (other >= 0 && other !== this.info?.id) this.select(other, { at: Number(at?.[1] ?? 0) });
-      else if (at && this.info && Number(at[1]) !== this.unit?.offset) this.gotoOffset(Number(at[1]));
+      if (this.connections.all.length) this.follow(location.hash);
     });
+  }
+
+  /** Goes to what a link names. What it names and isn't here is said, and the address is again that of what is shown. */
+  follow(link) {
+    const at = /[#&]offset=(\d+)/.exec(link);
+    const named = this.connections.named(link);
+    if (named?.id >= 0 && named.id !== this.info?.id) {
+      this.linkSays = named.says;
+      this.select(named.id, { at: at ? Number(at[1]) : undefined });
+      return;
+    }
+    const outside = at && this.status && !(named?.id < 0) ? this.beyond(Number(at[1])) : '';
+    const says = [named?.says, outside].filter(Boolean).join(' ');
+    if (says) say(says, true);
+    if (named?.id < 0 || outside) this.address();
+    else if (at && this.info && Number(at[1]) !== this.unit?.offset) this.gotoOffset(Number(at[1]));
   }
 
   stepTab(list, d) {

@@ -1,6 +1,7 @@
 // The side panel: findings, sources, search, and the capture's files.
 
-import { $, h, visible } from './dom.js';
+import { $, h, say, visible } from './dom.js';
+import { quote, sameFinding, sameSource } from './expression.js';
 import { bytes, hex, many, number, span, time } from './format.js';
 import { VirtualList } from './list.js';
 import { settings } from './settings.js';
@@ -10,8 +11,6 @@ const MAX_NOTES = 200;
 /** How many files and, of each, what was found when it was recorded, are listed. */
 const MAX_FILES = 1000;
 const MAX_TOLD = 50;
-/** A condition on the source, and its stream, in a filter. */
-const SOURCE = /\bsource == \d+(?: and stream == "(?:\\.|[^"\\])*")?/;
 
 /** Findings, fetched by pages. */
 export class Findings {
@@ -30,10 +29,10 @@ export class Findings {
       if (f) this.select(f.index);
     });
     this.el.addEventListener('keydown', (e) => {
-      const to = { ArrowDown: this.at + 1, ArrowUp: this.at - 1, Home: 0, End: this.list.count - 1 }[e.key];
+      const to = this.list.step(e, this.at);
       if (to === undefined) return;
       e.preventDefault();
-      this.select(Math.max(0, Math.min(this.list.count - 1, to)));
+      this.select(to);
     });
   }
 
@@ -78,7 +77,7 @@ export class Findings {
     $('more-findings').textContent = `The first ${number(kept)} of ${number(status.findings)}; a filter such as “finding” shows all rows.`;
     const kinds = Object.entries(status.byFinding);
     $('finding-kinds').replaceChildren(...kinds.map(([k, n]) => h('button', {
-      class: 'chip bad', type: 'button', title: `Show only rows with ${k}`, onclick: () => this.app.addFilter(`finding == ${k}`, /\bfinding(?: == [^\s()]+)?(?=\s|$)/),
+      class: 'chip bad', type: 'button', title: `Show only rows with ${k}`, onclick: () => this.app.addFilter(`finding == ${quote(k)}`, sameFinding),
     }, h('span', { text: k }), h('span', { class: 'n', text: number(n) }))));
   }
 
@@ -117,15 +116,24 @@ export class Findings {
     place.textContent = `offset ${number(f.at ?? f.offset)} · told by the sidecar alone`;
   }
 
-  async load(p) {
+  /** Fetches a page, once at a time. */
+  load(p) {
     const { pages } = this;
-    pages.set(p, 'asked');
-    try {
-      pages.set(p, await this.app.link.ask('findings', { from: p * PAGE, count: PAGE }));
-      if (this.pages === pages) this.list.draw();
-    } catch {
-      pages.delete(p);
-    }
+    const was = pages.get(p);
+    if (was) return was;
+    const asked = (async () => {
+      try {
+        const list = await this.app.link.ask('findings', { from: p * PAGE, count: PAGE });
+        if (pages.get(p) === asked) pages.set(p, list);
+        if (this.pages === pages) this.list.draw();
+        return list;
+      } catch {
+        if (pages.get(p) === asked) pages.delete(p);
+        return [];
+      }
+    })();
+    pages.set(p, asked);
+    return asked;
   }
 
   async select(i) {
@@ -138,11 +146,12 @@ export class Findings {
       await this.app.gotoOffset(f.at ?? f.offset, { reveal: true });
       return;
     }
-    const page = this.pages.get(Math.floor(i / PAGE));
-    if (!Array.isArray(page)) return;
-    const { row, finding } = page[i % PAGE];
-    await this.app.gotoRow(row);
-    this.app.selectPlace(finding);
+    // It may lie far beyond what is on the screen.
+    const page = await this.load(Math.floor(i / PAGE));
+    const it = page[i % PAGE];
+    if (this.at !== i || !it) return;
+    await this.app.gotoRow(it.row);
+    this.app.selectPlace(it.finding);
   }
 }
 
@@ -185,20 +194,28 @@ export class Sources {
       h('div', { class: 'line', text: Object.entries(s.kinds).map(([k, n]) => `${k} ${number(n)}`).join(', ') }),
       lost.length ? h('div', { class: 'line bad', text: `⚠ ${lost.map(([k, n]) => `${k} ${number(n)}`).join(', ')}` }) : h('div', { class: 'line', text: 'nothing missing was found' }),
       h('div', { class: 'actions' },
-        h('button', { type: 'button', text: 'Only this', onclick: () => this.app.addFilter(`source == ${s.id}`, SOURCE) }),
+        h('button', { type: 'button', text: 'Only this', onclick: () => this.app.addFilter(`source == ${s.id}`, sameSource) }),
         h('button', { type: 'button', text: 'First frame', onclick: () => this.app.gotoRow(s.first) }),
         h('button', { type: 'button', text: 'Last frame', onclick: () => this.app.gotoRow(s.last) })),
       h('div', { class: 'told' }),
       s.streams.length ? h('table', {},
         h('thead', {}, h('tr', {}, h('th', { text: 'stream' }), h('th', { text: 'frames' }), h('th', { text: 'bytes' }), h('th', { text: 'span' }))),
         h('tbody', {}, s.streams.map((t) => h('tr', {},
-          h('td', {}, h('button', { class: 'link', type: 'button', text: t.name, onclick: () => this.app.addFilter(`source == ${s.id} and stream == "${t.name.replace(/["\\]/g, '\\$&')}"`, SOURCE) })),
+          h('td', {}, h('button', { class: 'link', type: 'button', text: t.name, onclick: () => this.only(s, t) })),
           h('td', { text: number(t.rows) }), h('td', { text: bytes(t.bytes) }),
           h('td', { text: t.from === undefined ? '' : span(BigInt(t.to) - BigInt(t.from)), title: t.from === undefined ? '' : `${time(t.from, mode, origin)} to ${time(t.to, mode, origin)}` }))))) : null,
       s.more ? h('div', { class: 'line', text: `and ${many(s.more, 'frame')} of further streams` }) : null,
     ].filter(Boolean));
     if (d.open) this.tell(s, d);
     return d;
+  }
+
+  /** Shows only a stream, by its name as it is in the capture. */
+  async only(s, t) {
+    const name = await this.app.link.ask('streamName', { number: t.number });
+    const { longest } = this.app.words;
+    if (name.length > longest / 2) say(`The name of this stream has ${number(name.length)} characters: more than a filter takes.`, true);
+    else this.app.addFilter(`source == ${s.id} and stream == ${name}`, sameSource);
   }
 
   /** Labels and metadata, from the frame that told them last. */
@@ -248,10 +265,10 @@ export class Search {
       if (r) this.select(r.index);
     });
     $('hits').addEventListener('keydown', (e) => {
-      const to = { ArrowDown: this.at + 1, ArrowUp: this.at - 1, Home: 0, End: this.hits.length - 1 }[e.key];
+      const to = this.list.step(e, this.at);
       if (to === undefined) return;
       e.preventDefault();
-      this.select(Math.max(0, Math.min(this.hits.length - 1, to)));
+      this.select(to);
     });
     $('search-cancel').addEventListener('click', () => app.link.ask('cancel', { what: 'search' }));
     app.link.on('found', (m) => this.found(m));

@@ -60,7 +60,13 @@ export class Segment {
     this.el = el;
   }
 
+  /** Times are shown in another form. */
+  times() {
+    if (this.check) this.el.querySelector('.verdict')?.replaceWith(this.verdict(this.check));
+  }
+
   close() {
+    this.check = null;
     this.reader?.end(new Stale());
     this.reader = null;
     this.row = undefined;
@@ -80,8 +86,8 @@ export class Segment {
         this.el.replaceChildren(h('p', { class: 'empty', text: 'There is no Parquet file in this frame.' }));
         return;
       }
-      const parts = [this.verdict(check)];
-      this.el.replaceChildren(...parts);
+      this.check = check;
+      this.el.replaceChildren(this.verdict(check));
       const b = await this.app.link.ask('bytes', { offset: check.offset, count: check.length });
       if (!mine()) return;
       const copy = b.byteOffset === 0 && b.byteLength === b.buffer.byteLength ? b.buffer : b.slice().buffer;

@@ -4,7 +4,8 @@
 // filter.
 
 import { $, h, say, visible } from './dom.js';
-import { bytes, exactTime, many, number, parseTime, span, time } from './format.js';
+import { sameFinding, sameKind, sameSpan, spanOf } from './expression.js';
+import { LAST_TIME, bytes, exactTime, many, number, parseTime, span, time, timeWithin } from './format.js';
 import { set, settings } from './settings.js';
 
 const BINS = 512;
@@ -87,12 +88,12 @@ export class Timeline {
     new ResizeObserver(() => this.draw()).observe(c);
     $('mark-finding').addEventListener('click', () => {
       // What lies beside the bytes is at no row.
-      if (this.status.findings) this.app.addFilter('finding');
+      if (this.status.findings) this.app.addFilter('finding', sameFinding);
       else this.app.showSide('tab-findings');
     });
     $('mark-gap').addEventListener('click', () => {
       const kinds = GAPS.filter((k) => this.status.byFinding[k]).map((k) => `finding == ${k}`);
-      this.app.addFilter(kinds.length > 1 ? `(${kinds.join(' or ')})` : kinds[0]);
+      this.app.addFilter(kinds.length > 1 ? `(${kinds.join(' or ')})` : kinds[0], sameFinding);
     });
     $('mark-file').addEventListener('click', () => this.app.showSide('tab-capture'));
     $('mark-connection').addEventListener('click', () => this.app.showSide(this.app.connections.all.length > 1 ? 'tab-connections' : 'tab-capture'));
@@ -191,7 +192,9 @@ export class Timeline {
     const [a, b] = this.range;
     const bin = a + x * (b - a);
     const whole = Math.floor(bin);
-    return BigInt(this.axis.from) + BigInt(this.axis.step) * BigInt(whole) + BigInt(Math.round(Number(this.axis.step) * (bin - whole)));
+    const v = BigInt(this.axis.from) + BigInt(this.axis.step) * BigInt(whole) + BigInt(Math.round(Number(this.axis.step) * (bin - whole)));
+    // The last bin of times may reach beyond the last time that there is.
+    return this.name === 'bytes' ? v : timeWithin(v);
   }
 
   /** The place of a value, from 0 to 1 where it is on the axis. */
@@ -304,7 +307,7 @@ export class Timeline {
 
   /** The span that the filter takes on this axis stays to be seen. */
   span(g, w, height, colour) {
-    const m = this.spanIn($('filter').value);
+    const m = this.app.frames.filtered ? this.spanIn(this.app.parts) : null;
     if (!m) return;
     const [x0, x1] = m.map((v) => Math.max(0, Math.min(1, this.place(v))));
     g.fillStyle = colour('--select');
@@ -318,17 +321,13 @@ export class Timeline {
     return { bytes: 'offset', time: 'time', arrival: 'arrival' }[this.name];
   }
 
-  get spanPattern() {
-    return new RegExp(`\\b${this.field} >= (\\S+) and ${this.field} < ([^\\s()]+)`);
-  }
-
-  /** The span of this axis in a filter, as two values, or null. */
-  spanIn(expression) {
-    const m = this.spanPattern.exec(expression);
+  /** The span of this axis in the parts of a filter, as two values, or null. */
+  spanIn(parts) {
+    const m = spanOf(parts, this.field);
     if (!m) return null;
     const read = (s) => (this.name === 'bytes' ? (/^\d{1,16}$/.test(s) ? BigInt(s) : null) : parseTime(s));
-    const [from, to] = [read(m[1]), read(m[2])];
-    return from === null || to === null || to < from ? null : [from, to];
+    const [from, to] = [read(m.from), read(m.to)];
+    return from === null || to === null || to < from ? null : [from, m.whole ? to + 1n : to];
   }
 
   /** What the two ends of the axis are, and how wide it is. */
@@ -440,7 +439,9 @@ export class Timeline {
   choose(from, to) {
     const f = this.field;
     const text = (v) => (this.name === 'bytes' ? v : exactTime(v));
-    this.app.addFilter(`${f} >= ${text(from)} and ${f} < ${text(to)}`, this.spanPattern);
+    // Behind the last time there is none that a span could end before.
+    const before = this.name !== 'bytes' && to === LAST_TIME ? '<=' : '<';
+    this.app.addFilter(`${f} >= ${text(from)} and ${f} ${before} ${text(to)}`, sameSpan(f));
   }
 
   key(e) {
@@ -480,7 +481,7 @@ export class Timeline {
       const plain = /^[\w-]+$/.test(k.name) && !shared;
       const b = h('button', {
         class: 'chip', type: 'button', title: `Show only ${name}: ${many(k.rows, 'row')}, ${bytes(k.bytes)}`,
-        onclick: () => this.app.addFilter(k.type === 'frame' ? `kind == ${plain ? k.name : k.kind}` : `type == ${k.type}`, /\b(?:kind|type) == \S+(?=\s|$)/),
+        onclick: () => this.app.addFilter(k.type === 'frame' ? `kind == ${plain ? k.name : k.kind}` : `type == ${k.type}`, sameKind),
       }, h('span', { class: 'swatch', 'aria-hidden': 'true' }), h('span', { text: name }), h('span', { class: 'n', text: number(k.rows) }));
       b.style.setProperty('--kind', `var(--k${i % 10})`);
       return b;

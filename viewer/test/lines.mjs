@@ -44,7 +44,7 @@ function one(d, b, out) {
   drive(d, d.firstPass(), b);
   const text = (n) => d.string(n);
   out.push(text(d.x.index_status()), text(d.x.index_findings(0, 5000)), text(d.x.index_sources()), text(d.x.index_bins()));
-  const wrong = d.setFilter('finding or size > 100 and not kind == 3 and source');
+  const { wrong } = d.setFilter('finding or size > 100 and not kind == 3 and source');
   if (wrong) throw new Error(wrong.message);
   drive(d, d.filterPass(0), b);
   out.push(`[${d.hits(0, 1000).join(' ')}]`);

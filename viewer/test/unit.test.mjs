@@ -6,7 +6,7 @@ import assert from 'node:assert/strict';
 import { readFileSync, readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { duration, parseShown, parseTime, span, time, bytes } from '../src/format.js';
-import { Arrivals, arrivalAxis, arrivalToOffset } from '../src/worker/arrivals.js';
+import { Arrivals, arrivalAxis, stretches } from '../src/worker/arrivals.js';
 import { compare, describe, group, load, runs, whatItIs } from '../src/worker/captures.js';
 import { crc32c } from '../src/worker/crc32c.js';
 import { lz4, lz4Raw } from '../src/worker/lz4.js';
@@ -62,6 +62,19 @@ test('times are exact to the nanosecond, before 1970 and at the ends of the rang
   assert.equal(parseShown('22:13:20.5', 'utc', null, null), null);
   assert.equal(parseShown('2023-11-14T22:13:20Z', 'local', null, null), 1700000000000000000n);
   assert.equal(parseShown('+1 h 00 m 02.5 s', 'relative', 10n, null), 3602500000010n);
+});
+
+test('the page reads times by the rules of the filter', () => {
+  const lines = readFileSync(join(root, 'wasm', 'filter', 'testdata', 'times.txt'), 'utf8').split('\n').filter((l) => l && !l.startsWith('#'));
+  assert.ok(lines.length > 60);
+  for (const l of lines) {
+    const [text, want] = l.split('\t');
+    assert.equal(parseTime(text), want === 'none' ? null : BigInt(want), JSON.stringify(text));
+  }
+  // What is shown and lies beyond the range is none.
+  assert.equal(parseShown('+9999999 h 00 m 00 s', 'relative', 0n, null), null);
+  assert.equal(parseShown('2023-02-31 10:00', 'local', null, null), null);
+  assert.equal(parseTime('9'.repeat(200000)), null);
 });
 
 /** An arrival index: magic, header, and records as the recorder writes them. */
@@ -141,24 +154,18 @@ test('stretches and the axis of arrival hold for clocks that are set back', () =
   assert.equal(a.upTo(700), null);
 });
 
-test('a filter on arrival times becomes one on offsets, and keeps the places of faults', () => {
-  const rangesOf = (op, t) => (t > 1700000009000000000n ? (op[0] === '<' ? [[0, 1000]] : []) : op[0] === '>' ? [[500, 600], [700, 1000]] : [[0, 500], [600, 700]]);
-  const put = (e) => arrivalToOffset(e, rangesOf, parseTime);
-  const cases = [
-    ['arrival >= 2023-11-14T22:13:20Z and size > 3', '(offset>=500 and offset<600 or offset>=700 and offset<1000) and size > 3'],
-    ['not (arrival<1700000005000000000)', 'not ((offset>=0 and offset<500 or offset>=600 and offset<700))'],
-    ['arrival >= 2030-01-01', 'offset<0'],
-    ['arrival < 2030-01-01', '(offset>=0 and offset<1000)'],
-    ['stream == "arrival > 2030-01-01" or kind == 3', 'stream == "arrival > 2030-01-01" or kind == 3'],
-    ['arrival > soon', 'arrival > soon'],
-  ];
-  for (const [from, to] of cases) {
-    const { exact, long } = put(from);
-    assert.equal(exact, to);
-    assert.equal(long.length, from.length);
-  }
-  const many = arrivalToOffset('arrival > 2023-01-01', () => Array.from({ length: 500 }, (_, i) => [i * 10, i * 10 + 5]), parseTime).exact;
-  assert.ok(many.length < 2000 && many.includes('offset<4995'), many);
+test('a comparison with a time of arrival becomes stretches of bytes, of several files', () => {
+  const wall = 1700000000000000000n;
+  // Reads of ten bytes a second apart, every other one by a clock that is an hour ahead.
+  const reads = (start, n) => Arrivals.parse(index(start, wall, Array.from({ length: n }, (_, i) => [10, 1000000000, i % 2 ? 3600000000000 : i ? -3600000000000 : 0])));
+  const files = [{ arrivals: reads(0, 4) }, { arrivals: null }, { arrivals: reads(40, 3) }, { arrivals: reads(100, 2) }];
+  const late = String(wall + 1800000000000n);
+  assert.deepEqual(stretches(files, { op: '>=', time: late }, 1), [[10, 20], [30, 40], [50, 60], [110, 120]]);
+  assert.deepEqual(stretches(files, { op: '<', time: late }, 1), [[0, 10], [20, 30], [40, 50], [60, 70], [100, 110]]);
+  assert.deepEqual(stretches(files, { op: '>=', time: String(-(1n << 63n)) }, 1), [[0, 70], [100, 120]]);
+  assert.deepEqual(stretches(files, { op: '>', time: String((1n << 63n) - 1n) }, 1), []);
+  // What is more than the decoder takes is one.
+  assert.deepEqual(stretches(files, { op: '>=', time: late }, 1 << 16), [[10, 20], [30, 120]]);
 });
 
 test('bytes are held against their arrival index', async () => {

@@ -8,12 +8,15 @@
 // parentheses. A comparison is a field, an operator (== = != < <= > >=, ~ for
 // "contains" without regard to case, !~) and a value: a number, decimal or 0x,
 // with K, M or G for its powers of 1024; text, in quotes where it isn't one
-// word; a time as RFC 3339 in UTC or as nanoseconds since 1970. A field alone
+// word, with escapes; a time as RFC 3339 in UTC or as nanoseconds since 1970.
+// What is quoted is text: source == 2 is the second, source == "2" one that is
+// called so. A field alone
 // asks whether the row has it. An expression is checked whole before it is
 // used, and what is wrong is said with its place.
 package filter
 
 import (
+	"sort"
 	"strings"
 
 	"wiretape/wire"
@@ -53,6 +56,7 @@ const (
 	isKind
 	isText
 	isTime
+	isArrival
 )
 
 // field is one thing that can be asked of a row.
@@ -61,10 +65,12 @@ type field struct {
 	typ  fieldType
 	// info, summary, findings and streams say what of the row it needs.
 	info, summary, findings, streams bool
-	has                              func(*Subject) bool
-	num                              func(*Subject) int64
-	text                             func(*Subject) string
-	about                            string
+	// unsigned says that num is to be compared as parseUnsigned reads.
+	unsigned bool
+	has      func(*Subject) bool
+	num      func(*Subject) int64
+	text     func(*Subject) string
+	about    string
 }
 
 func always(*Subject) bool { return true }
@@ -75,9 +81,10 @@ var fields = []field{
 	{name: "size", typ: isNumber, has: always, num: func(s *Subject) int64 { return s.Size }, about: "bytes, length prefix included"},
 	{name: "kind", typ: isKind, has: func(s *Subject) bool { return s.HasKind }, num: func(s *Subject) int64 { return int64(s.Kind) }, text: func(s *Subject) string { return s.Name }, about: "the frame's kind, by name or number"},
 	{name: "type", typ: isText, has: always, text: func(s *Subject) string { return s.Type }, about: "frame, preamble, junk, lost, cut, zeros, missing"},
-	{name: "source", typ: isText, info: true, has: func(s *Subject) bool { return s.Info.HasSource }, num: func(s *Subject) int64 { return int64(s.Info.Source) }, text: func(s *Subject) string { return s.Info.Label }, about: "whom it is about, by label or number"},
+	{name: "source", typ: isText, info: true, unsigned: true, has: func(s *Subject) bool { return s.Info.HasSource }, num: func(s *Subject) int64 { return int64(s.Info.Source ^ signBit) }, text: func(s *Subject) string { return s.Info.Label }, about: "whom it is about, by label or number"},
 	{name: "stream", typ: isText, info: true, streams: true, has: func(s *Subject) bool { return s.ofStream(func([]byte) bool { return true }) }, about: "the named series that it is about or has rows of"},
 	{name: "time", typ: isTime, info: true, has: func(s *Subject) bool { return s.Info.HasTime }, num: func(s *Subject) int64 { return s.Info.Time }, about: "the data's own time"},
+	{name: "arrival", typ: isArrival, num: func(s *Subject) int64 { return s.Offset }, about: "when its first byte came: < <= > >="},
 	{name: "summary", typ: isText, info: true, summary: true, has: func(s *Subject) bool { return s.Info.Summary != "" }, text: func(s *Subject) string { return s.Info.Summary }, about: "the text of the last column"},
 	{name: "finding", typ: isText, findings: true, has: func(s *Subject) bool { return len(s.Findings) > 0 }, about: "a finding's kind or message; alone: any finding"},
 }
@@ -86,7 +93,49 @@ var fields = []field{
 type Expr struct {
 	root                             node
 	info, summary, findings, streams bool
+	parts                            []Part
+	arrivals                         []*Arrival
 }
+
+// Part is one of the conditions that an expression joins by ands, at its top.
+type Part struct {
+	// From and To are byte offsets in the expression.
+	From, To int
+	// Field is what it asks about, "" where it is more than one comparison. Op is
+	// "" where it asks only whether the row has the field, and Not says that the
+	// rows are taken that this does not take.
+	Field, Op, Value string
+	Not              bool
+}
+
+// Parts are the conditions that all must hold, nil where the expression is one
+// or the other of several.
+func (e *Expr) Parts() []Part { return e.parts }
+
+// Arrival is a comparison with a time of arrival, which rows do not tell: what
+// it takes is told by the stretches of bytes that came then.
+type Arrival struct {
+	// From and To are byte offsets in the expression.
+	From, To int
+	// Op is < <= > or >=.
+	Op   string
+	Time int64
+	// stretches are offsets, each from the first to before the second, rising.
+	stretches [][2]int64
+}
+
+func (a *Arrival) takes(off int64) bool {
+	i := sort.Search(len(a.stretches), func(i int) bool { return a.stretches[i][1] > off })
+	return i < len(a.stretches) && a.stretches[i][0] <= off
+}
+
+// Arrivals are the comparisons with times of arrival; until SetArrivals is
+// called they take no row.
+func (e *Expr) Arrivals() []*Arrival { return e.arrivals }
+
+// SetArrivals tells which stretches of bytes the comparison of a number takes,
+// in rising order.
+func (e *Expr) SetArrivals(i int, stretches [][2]int64) { e.arrivals[i].stretches = stretches }
 
 // NeedsInfo says that Subject.Info must be filled in.
 func (e *Expr) NeedsInfo() bool { return e.info }

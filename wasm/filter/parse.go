@@ -4,15 +4,17 @@ package filter
 // the place of what is wrong.
 
 import (
+	"math"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"wiretape/wire"
 )
 
 const (
 	// MaxLength is the most bytes that an expression may have.
-	MaxLength = 4096
+	MaxLength = 16 << 10
 	// maxDepth bounds how deep parentheses and negations nest.
 	maxDepth = 64
 )
@@ -23,10 +25,15 @@ type parser struct {
 	kind  tokenKind
 	from  int // of tok
 	next  int
+	end   int // of the token before it
 	kinds []string
 	depth int
 	expr  Expr
 	err   *Error
+	// one is what was read last, where it is one comparison; joins counts the
+	// ands and ors so far.
+	one   Part
+	joins int
 }
 
 type tokenKind uint8
@@ -42,11 +49,11 @@ const (
 // protocol knows.
 func Parse(s string, kinds []string) (*Expr, *Error) {
 	if len(s) > MaxLength {
-		return nil, &Error{To: len(s), Message: "the filter is longer than " + wire.Itoa(MaxLength) + " bytes"}
+		return nil, &Error{To: len(s), Message: "the filter has " + wire.Itoa(int64(len(s))) + " bytes, of which it may have " + wire.Itoa(MaxLength)}
 	}
 	p := parser{s: s, kinds: kinds}
 	p.scan()
-	p.expr.root = p.or()
+	p.expr.root = p.or(true)
 	if p.err == nil && p.kind != tokenEnd {
 		p.fail("expected && or || here")
 	}
@@ -76,7 +83,8 @@ func (p *parser) scan() {
 		return
 	}
 	i := p.next
-	for i < len(p.s) && (p.s[i] == ' ' || p.s[i] == '\t' || p.s[i] == '\n') {
+	p.end = i
+	for i < len(p.s) && (p.s[i] == ' ' || p.s[i] == '\t' || p.s[i] == '\n' || p.s[i] == '\r') {
 		i++
 	}
 	p.from = i
@@ -106,47 +114,135 @@ func (p *parser) scan() {
 	p.next, p.kind, p.tok = i+n, tokenSign, p.s[i:i+n]
 }
 
-// text reads a quoted text with \" and \\ in it.
+// text reads a quoted text: \" and \\, \n and \t, \xNN for a byte, and \uNNNN
+// or \u{N} for a character by its number in hex. No other escape is known.
 func (p *parser) text(i int) {
 	var b []byte
-	for ; i < len(p.s); i++ {
-		switch c := p.s[i]; {
-		case c == '"':
+	for i < len(p.s) {
+		c := p.s[i]
+		if c == '"' {
 			p.next, p.kind, p.tok = i+1, tokenText, string(b)
 			return
-		case c == '\\' && i+1 < len(p.s):
-			i++
-			b = append(b, p.s[i])
-		default:
-			b = append(b, c)
 		}
+		if c != '\\' {
+			b = append(b, c)
+			i++
+			continue
+		}
+		var n int
+		if b, n = appendEscaped(b, p.s[i+1:]); n == 0 {
+			_, size := utf8.DecodeRuneInString(p.s[i+1:])
+			p.from, p.next = i, i+1+size
+			p.fail(`there is no such escape; there are \" \\ \n \t \xNN \uNNNN \u{N}`)
+			return
+		}
+		i += 1 + n
 	}
 	p.next = len(p.s)
 	p.fail("this text has no closing quote")
+}
+
+// appendEscaped appends what the escape at the start of s stands for, behind
+// its backslash, and gives how many bytes of s it has; 0 when it is none.
+func appendEscaped(dst []byte, s string) ([]byte, int) {
+	if s == "" {
+		return dst, 0
+	}
+	digits, n := "", 0
+	switch s[0] {
+	case '"', '\\':
+		return append(dst, s[0]), 1
+	case 'n':
+		return append(dst, '\n'), 1
+	case 't':
+		return append(dst, '\t'), 1
+	case 'x':
+		if len(s) < 3 {
+			return dst, 0
+		}
+		v, err := strconv.ParseUint(s[1:3], 16, 8)
+		if err != nil {
+			return dst, 0
+		}
+		return append(dst, byte(v)), 3
+	case 'u':
+		if strings.HasPrefix(s, "u{") {
+			var ok bool
+			if digits, _, ok = strings.Cut(s[2:], "}"); !ok {
+				return dst, 0
+			}
+			n = len(digits) + 3
+		} else if len(s) >= 5 {
+			digits, n = s[1:5], 5
+		}
+	}
+	v, err := strconv.ParseUint(digits, 16, 32)
+	if err != nil || len(digits) > 6 || !utf8.ValidRune(rune(v)) {
+		return dst, 0
+	}
+	return utf8.AppendRune(dst, rune(v)), n
+}
+
+// AppendQuoted appends the text that a filter takes for exactly s.
+func AppendQuoted(dst []byte, s string) []byte {
+	dst = append(dst, '"')
+	for i := 0; i < len(s); {
+		if s[i] == '"' || s[i] == '\\' {
+			dst = append(dst, '\\', s[i])
+			i++
+			continue
+		}
+		_, n := utf8.DecodeRuneInString(s[i:])
+		dst = append(dst, wire.SafeText(s[i:i+n], 0)...)
+		i += n
+	}
+	return append(dst, '"')
 }
 
 func (p *parser) is(sign, word string) bool {
 	return p.kind == tokenSign && p.tok == sign || p.kind == tokenWord && strings.EqualFold(p.tok, word)
 }
 
-func (p *parser) or() node {
-	left := p.and()
+// or reads an expression. top says that it is the whole one, whose parts are
+// kept.
+func (p *parser) or(top bool) node {
+	left := p.and(top)
 	for p.is("||", "or") {
+		p.joins++
+		if top {
+			p.expr.parts = nil
+		}
 		p.scan()
-		a, b := left, p.and()
+		a, b := left, p.and(false)
 		left = func(s *Subject) bool { return a(s) || b(s) }
 	}
 	return left
 }
 
-func (p *parser) and() node {
-	left := p.not()
+func (p *parser) and(top bool) node {
+	left := p.part(top)
 	for p.is("&&", "and") {
+		p.joins++
 		p.scan()
-		a, b := left, p.not()
+		a, b := left, p.part(top)
 		left = func(s *Subject) bool { return a(s) && b(s) }
 	}
 	return left
+}
+
+// part reads one of what is joined by ands.
+func (p *parser) part(top bool) node {
+	from, joins := p.from, p.joins
+	n := p.not()
+	if top {
+		one := p.one
+		if p.joins > joins {
+			one = Part{}
+		}
+		one.From, one.To = from, p.end
+		p.expr.parts = append(p.expr.parts, one)
+	}
+	return n
 }
 
 func (p *parser) not() node {
@@ -157,11 +253,12 @@ func (p *parser) not() node {
 	if p.is("!", "not") {
 		p.scan()
 		a := p.not()
+		p.one.Not = !p.one.Not
 		return func(s *Subject) bool { return !a(s) }
 	}
 	if p.kind == tokenSign && p.tok == "(" {
 		p.scan()
-		a := p.or()
+		a := p.or(false)
 		if p.kind != tokenSign || p.tok != ")" {
 			return p.fail("expected ) here")
 		}
@@ -188,9 +285,18 @@ func (p *parser) comparison() node {
 	p.expr.summary = p.expr.summary || f.summary
 	p.expr.findings = p.expr.findings || f.findings
 	p.expr.streams = p.expr.streams || f.streams
+	from := p.from
+	p.one = Part{Field: f.name}
 	p.scan()
 	if p.kind != tokenSign || p.tok == ")" || p.tok == "&&" || p.tok == "||" {
+		if f.typ == isArrival {
+			return p.arrival(Arrival{From: from, To: p.end, Op: ">=", Time: math.MinInt64})
+		}
 		return f.has
+	}
+	sign := p.tok
+	if sign == "=" {
+		sign = "=="
 	}
 	o, ok := map[string]op{"=": opEqual, "==": opEqual, "!=": opNot, "<": opLess, "<=": opLessEqual,
 		">": opMore, ">=": opMoreEqual, "~": opHas, "!~": opHasNot}[p.tok]
@@ -204,18 +310,45 @@ func (p *parser) comparison() node {
 	if (f.typ == isNumber || f.typ == isTime) && o >= opHas {
 		return p.fail(f.name + " is no text: it can't contain anything")
 	}
+	if f.typ == isArrival && !ordered {
+		return p.fail("arrival is compared with a time by <, <=, > or >=")
+	}
 	p.scan()
 	if p.kind != tokenWord && p.kind != tokenText {
 		return p.fail("expected a value here")
 	}
-	n := p.value(f, o, ordered)
+	p.one.Op, p.one.Value = sign, p.tok
+	var n node
+	if f.typ == isArrival {
+		t, ok := ParseTime(p.tok)
+		if !ok {
+			return p.fail(expectedTime)
+		}
+		n = p.arrival(Arrival{From: from, To: p.next, Op: sign, Time: t})
+	} else {
+		n = p.value(f, o, ordered)
+	}
 	p.scan()
 	return n
 }
 
-// value makes the comparison of f with the current token.
+const expectedTime = "expected a time here, such as 2026-11-29T18:00:00Z, or nanoseconds since 1970"
+
+// arrival makes a comparison with a time of arrival, of which what it takes is
+// told later.
+func (p *parser) arrival(a Arrival) node {
+	at := &a
+	p.expr.arrivals = append(p.expr.arrivals, at)
+	return func(s *Subject) bool { return at.takes(s.Offset) }
+}
+
+// value makes the comparison of f with the current token. What is quoted is
+// never a number.
 func (p *parser) value(f *field, o op, ordered bool) node {
 	number, isNum := parseNumber(p.tok)
+	if f.unsigned {
+		number, isNum = parseUnsigned(p.tok)
+	}
 	isNum = isNum && p.kind == tokenWord
 	var n node
 	switch f.typ {
@@ -227,7 +360,7 @@ func (p *parser) value(f *field, o op, ordered bool) node {
 	case isTime:
 		t, ok := ParseTime(p.tok)
 		if !ok {
-			return p.fail("expected a time here, such as 2026-11-29T18:00:00Z, or nanoseconds since 1970")
+			return p.fail(expectedTime)
 		}
 		n = compareNumber(o, f.num, t)
 	case isKind:
@@ -296,10 +429,37 @@ func AppendFields(dst []byte) []byte {
 	return append(dst, ']')
 }
 
+// parseNumber reads a number: decimal, with a minus or without, or 0x and hex
+// digits; K, M or G behind a decimal one is for 1024 and its powers.
 func parseNumber(s string) (int64, bool) {
+	negative := strings.HasPrefix(s, "-")
+	v, ok := magnitude(strings.TrimPrefix(s, "-"))
+	if !ok || v > math.MaxInt64 {
+		return 0, false
+	}
+	if negative {
+		return -int64(v), true
+	}
+	return int64(v), true
+}
+
+// signBit turns the order of unsigned numbers into that of signed ones.
+const signBit = 1 << 63
+
+// parseUnsigned reads a number up to 2^64-1 for the order of signed ones.
+func parseUnsigned(s string) (int64, bool) {
+	v, ok := magnitude(s)
+	return int64(v ^ signBit), ok
+}
+
+func magnitude(s string) (uint64, bool) {
+	if len(s) > 2 && s[0] == '0' && (s[1] == 'x' || s[1] == 'X') {
+		v, err := strconv.ParseUint(s[2:], 16, 64)
+		return v, err == nil
+	}
 	shift := 0
-	if n := len(s); n > 1 && !strings.HasPrefix(s, "0x") {
-		switch s[n-1] {
+	if s != "" {
+		switch s[len(s)-1] {
 		case 'k', 'K':
 			shift = 10
 		case 'm', 'M':
@@ -307,66 +467,97 @@ func parseNumber(s string) (int64, bool) {
 		case 'g', 'G':
 			shift = 30
 		}
-		if shift > 0 {
-			s = s[:n-1]
-		}
 	}
-	v, err := strconv.ParseInt(s, 0, 64)
-	if err != nil || v > 1<<62>>shift || v < -(1<<62>>shift) {
-		return v, err == nil && shift == 0
+	if shift > 0 {
+		s = s[:len(s)-1]
 	}
-	return v << shift, true
+	v, err := strconv.ParseUint(s, 10, 64)
+	return v << shift, err == nil && v <= math.MaxUint64>>shift
 }
 
-// ParseTime reads a time as nanoseconds since 1970: RFC 3339 in UTC, of which
-// the end may be left out (2026-11-29, 2026-11-29T18:05), or the number itself.
+// ParseTime reads a time as nanoseconds since 1970: RFC 3339 in UTC, with T or
+// a space before the time of day, of which the end may be left out (2026-11-29,
+// 2026-11-29T18:05), or the number itself. testdata/times.txt holds its rules,
+// by which the page reads times too.
 func ParseTime(s string) (int64, bool) {
-	if v, err := strconv.ParseInt(s, 10, 64); err == nil {
-		return v, true
+	if digits := strings.TrimPrefix(s, "-"); allDigits(digits) && len(digits) <= 19 {
+		v, err := strconv.ParseInt(s, 10, 64)
+		return v, err == nil
 	}
 	s = strings.TrimSuffix(s, "Z")
-	date, clock, _ := strings.Cut(s, "T")
-	d := strings.Split(date, "-")
-	if len(d) != 3 {
-		return 0, false
-	}
-	var n [6]int64
-	for i, t := range d {
-		v, err := strconv.ParseUint(t, 10, 16)
-		if err != nil {
-			return 0, false
-		}
-		n[i] = int64(v)
-	}
-	clock, frac, _ := strings.Cut(clock, ".")
-	if clock != "" {
-		c := strings.Split(clock, ":")
-		if len(c) < 2 || len(c) > 3 {
-			return 0, false
-		}
-		for i, t := range c {
-			v, err := strconv.ParseUint(t, 10, 8)
-			if err != nil {
+	// Year, month, day, hour, minute and second, and what stands before each.
+	n := [6]int64{}
+	for i, before := range [6]string{"", "-", "-", "T ", ":", ":"} {
+		if i > 0 {
+			if s == "" && i != 1 && i != 2 && i != 4 {
+				break
+			}
+			if s == "" || strings.IndexByte(before, s[0]) < 0 {
 				return 0, false
 			}
-			n[3+i] = int64(v)
+			s = s[1:]
 		}
-	}
-	nanos := int64(0)
-	if frac != "" {
-		if len(frac) > 9 {
+		width := 2
+		if i == 0 {
+			width = 4
+		}
+		if len(s) < width || !allDigits(s[:width]) {
 			return 0, false
 		}
-		v, err := strconv.ParseUint(frac+strings.Repeat("0", 9-len(frac)), 10, 32)
-		if err != nil {
-			return 0, false
+		v, _ := strconv.Atoi(s[:width])
+		n[i], s = int64(v), s[width:]
+		if i == 5 && s != "" {
+			frac := strings.TrimPrefix(s, ".")
+			if len(frac) == len(s) || !allDigits(frac) || len(frac) > 9 {
+				return 0, false
+			}
+			v, _ := strconv.Atoi(frac + strings.Repeat("0", 9-len(frac)))
+			return nanoseconds(n, int64(v))
 		}
-		nanos = int64(v)
 	}
-	if n[0] < 1678 || n[0] > 2261 || n[1] < 1 || n[1] > 12 || n[2] < 1 || n[2] > 31 || n[3] > 23 || n[4] > 59 || n[5] > 60 {
+	if s != "" {
 		return 0, false
 	}
-	return (((daysFrom1970(n[0], n[1], n[2])*24+n[3])*60+n[4])*60+n[5])*1_000_000_000 + nanos, true
+	return nanoseconds(n, 0)
+}
+
+func allDigits(s string) bool {
+	for i := range len(s) {
+		if s[i] < '0' || s[i] > '9' {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// nanoseconds is a date's and a time of day's number, false where there is no
+// such day or time, or where it lies beyond the range of 64 bits.
+func nanoseconds(n [6]int64, frac int64) (int64, bool) {
+	y, m, d := n[0], n[1], n[2]
+	if m < 1 || m > 12 || d < 1 || n[3] > 23 || n[4] > 59 || n[5] > 59 {
+		return 0, false
+	}
+	last := int64(31)
+	switch m {
+	case 4, 6, 9, 11:
+		last = 30
+	case 2:
+		last = 28
+		if y%4 == 0 && (y%100 != 0 || y%400 == 0) {
+			last = 29
+		}
+	}
+	if d > last {
+		return 0, false
+	}
+	seconds := ((daysFrom1970(y, m, d)*24+n[3])*60+n[4])*60 + n[5]
+	const second = 1_000_000_000
+	if seconds < 0 {
+		// Counted back from the second after it: the first of the range would not fit.
+		seconds, frac = seconds+1, frac-second
+		return seconds*second + frac, seconds >= (math.MinInt64-frac)/second
+	}
+	return seconds*second + frac, seconds <= (math.MaxInt64-frac)/second
 }
 
 // daysFrom1970 counts the days to a date of the Gregorian calendar.

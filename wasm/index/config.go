@@ -1,6 +1,7 @@
 package index
 
 import (
+	"wiretape/wasm/filter"
 	"wiretape/wasm/packed"
 	"wiretape/wire"
 )
@@ -92,5 +93,38 @@ func (ix *Index) AxesPacked(b []byte) error {
 		return packed.ErrMalformed
 	}
 	ix.Axes(places, steps)
+	return nil
+}
+
+// maxStretches is how many stretches of bytes a filter's times of arrival may
+// become, all together.
+const maxStretches = 1 << 17
+
+// ArrivalsPacked reads what the times of arrival in a filter take from its packed
+// form: the number of comparisons, and per comparison the number of stretches and
+// per stretch where it starts and ends, rising.
+func ArrivalsPacked(e *filter.Expr, b []byte) error {
+	r := packed.NewReader(b)
+	left := maxStretches
+	all := make([][][2]int64, r.Count(filter.MaxLength))
+	for i := range all {
+		list := make([][2]int64, r.Count(left))
+		left -= len(list)
+		at := int64(0)
+		for j := range list {
+			list[j] = [2]int64{r.Int(), r.Int()}
+			if list[j][0] < at || list[j][1] < list[j][0] {
+				return packed.ErrMalformed
+			}
+			at = list[j][1]
+		}
+		all[i] = list
+	}
+	if r.Err() != nil || r.Rest() > 0 || e == nil || len(all) != len(e.Arrivals()) {
+		return packed.ErrMalformed
+	}
+	for i, list := range all {
+		e.SetArrivals(i, list)
+	}
 	return nil
 }

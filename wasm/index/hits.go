@@ -85,6 +85,61 @@ func (h *Hits) Rank(row int64) int64 {
 	return r + int64(bits.OnesCount64(h.blocks[b][word]&(1<<(row%64)-1)))
 }
 
+// Next is the first row of the set after row, or before it with back, that is in
+// other too where there is one; -1 when there is none.
+func (h *Hits) Next(row int64, back bool, other *Hits) int64 {
+	// From word to word of 64 rows, first those of row's own on the right side.
+	last := int64(len(h.blocks))*hitWords - 1
+	if back && row > (last+1)*64 {
+		row = (last + 1) * 64
+	}
+	start := row + 1
+	if back {
+		start = row - 1
+	}
+	if start < 0 {
+		return -1
+	}
+	mask := ^uint64(0) << (start % 64)
+	if back {
+		mask = ^uint64(0) >> (63 - start%64)
+	}
+	for w := start / 64; w >= 0 && w <= last; mask = ^uint64(0) {
+		if h.blocks[w/hitWords] == nil {
+			if back {
+				w = w/hitWords*hitWords - 1
+			} else {
+				w = (w/hitWords + 1) * hitWords
+			}
+			continue
+		}
+		if v := h.word(w) & mask; v != 0 {
+			if other != nil {
+				v &= other.word(w)
+			}
+			if v != 0 && back {
+				return w*64 + int64(bits.Len64(v)) - 1
+			}
+			if v != 0 {
+				return w*64 + int64(bits.TrailingZeros64(v))
+			}
+		}
+		if back {
+			w--
+		} else {
+			w++
+		}
+	}
+	return -1
+}
+
+func (h *Hits) word(w int64) uint64 {
+	if b := int(w / hitWords); b < len(h.blocks) && h.blocks[b] != nil {
+		return h.blocks[b][w%hitWords]
+	}
+	return 0
+}
+
 // FilterPass walks over everything and puts the rows that e takes into h. It
 // ends after limit hits, and Out then is the number of the last in decimal; 0 is
 // no limit.

@@ -69,6 +69,8 @@ type Index struct {
 
 	findings  []found
 	nFindings int64
+	// Found are all rows with a finding, of which findings holds the first.
+	Found     Hits
 	byFinding []count
 
 	kinds  []kind
@@ -79,8 +81,10 @@ type Index struct {
 	sources    []*source
 	byID       map[uint64]*source
 	recent     [recentSources]*source
-	streams    int
-	Bins       bins
+	// streams are the names of those of all sources that are listed, by their
+	// numbers.
+	streams []string
+	Bins    bins
 }
 
 type count struct {
@@ -229,6 +233,9 @@ func (ix *Index) add(r *Row, brief func(wire.Unit) wire.Info) {
 	}
 	if !timed {
 		ix.Bins.addTimeless(m)
+	}
+	if len(r.Findings) > 0 {
+		ix.Found.add(r.Number)
 	}
 	for i := range r.Findings {
 		ix.addFinding(r, &r.Findings[i], src)

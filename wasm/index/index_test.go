@@ -407,6 +407,51 @@ func TestHits(t *testing.T) {
 	}
 }
 
+// TestNextHit: the hits after and before every row, over blocks that are empty,
+// alone and together with another set.
+func TestNextHit(t *testing.T) {
+	var h, other Hits
+	in, both := make([]bool, 5*hitRows), make([]bool, 5*hitRows)
+	for r := int64(0); r < 5*hitRows; r++ {
+		a := r%7001 == 0 && r/hitRows != 2 || r == 63 || r == 64 || r == hitRows-1 || r == hitRows
+		b := r%3 == 0
+		if a {
+			h.add(r)
+			in[r] = true
+		}
+		if b && r < 4*hitRows {
+			other.add(r)
+			both[r] = a
+		}
+	}
+	check := func(name string, set []bool, with *Hits) {
+		for _, from := range []int64{-1, 0, 1, 62, 63, 64, 65, 7000, 7001, 7002, hitRows - 1, hitRows, hitRows + 1, 2 * hitRows, 2*hitRows + 5, 3*hitRows - 1, 3 * hitRows, 4*hitRows + 9, 5*hitRows - 1, 5 * hitRows, 5*hitRows + 1, 9 * hitRows} {
+			after, before := int64(-1), int64(-1)
+			for r := from + 1; r < 5*hitRows && after < 0; r++ {
+				if set[r] {
+					after = r
+				}
+			}
+			for r := min(from, 5*hitRows) - 1; r >= 0 && before < 0; r-- {
+				if set[r] {
+					before = r
+				}
+			}
+			if got := h.Next(from, false, with); got != after {
+				t.Errorf("%s: after %d is %d, want %d", name, from, got, after)
+			}
+			if got := h.Next(from, true, with); got != before {
+				t.Errorf("%s: before %d is %d, want %d", name, from, got, before)
+			}
+		}
+	}
+	check("all", in, nil)
+	check("both", both, &other)
+	if got := new(Hits).Next(5, true, nil); got != -1 {
+		t.Errorf("an empty set has %d", got)
+	}
+}
+
 func TestFilterPass(t *testing.T) {
 	b := fixture(t, "real/small.stream")
 	ix := indexed(t, b)

@@ -2,7 +2,9 @@ package index
 
 import (
 	"sort"
+	"strconv"
 
+	"wiretape/wasm/filter"
 	"wiretape/wire"
 )
 
@@ -28,6 +30,7 @@ type source struct {
 }
 
 type stream struct {
+	number      int
 	rows, bytes int64
 	hasTime     bool
 	from, to    int64
@@ -61,12 +64,12 @@ func (ix *Index) observeSource(r *Row, info *wire.Info, slot int) *source {
 	}
 	t := s.streams[info.Stream]
 	if t == nil {
-		if ix.streams == MaxStreams {
+		if len(ix.streams) == MaxStreams {
 			s.more++
 			return s
 		}
-		ix.streams++
-		t = &stream{}
+		t = &stream{number: len(ix.streams)}
+		ix.streams = append(ix.streams, info.Stream)
 		s.streams[info.Stream] = t
 	}
 	t.rows++
@@ -112,6 +115,7 @@ func (ix *Index) AppendSources(dst []byte) []byte {
 		dst = append(dst, `{"id":`...)
 		dst = appendQuoted(dst, wire.Utoa(s.id))
 		dst = appendText(dst, "label", s.label)
+		dst = appendAltered(dst, s.label)
 		dst = appendNumber(dst, "rows", s.rows)
 		dst = appendNumber(dst, "bytes", s.bytes)
 		dst = appendNumber(dst, "first", s.first)
@@ -141,6 +145,8 @@ func (ix *Index) AppendSources(dst []byte) []byte {
 			t := s.streams[n]
 			dst = append(dst, `{"name":`...)
 			dst = wire.AppendJSONString(dst, wire.SafeText(n, maxLabel))
+			dst = appendAltered(dst, n)
+			dst = appendNumber(dst, "number", int64(t.number))
 			dst = appendNumber(dst, "rows", t.rows)
 			dst = appendNumber(dst, "bytes", t.bytes)
 			dst = appendSpan(dst, t.hasTime, t.from, t.to)
@@ -149,4 +155,21 @@ func (ix *Index) AppendSources(dst []byte) []byte {
 		dst = append(dst, "]}"...)
 	}
 	return append(dst, ']')
+}
+
+// appendAltered says of a name from the wire that it is not shown as it is.
+func appendAltered(dst []byte, s string) []byte {
+	if wire.SafeText(s, maxLabel) == s {
+		return dst
+	}
+	return strconv.AppendBool(appendName(dst, "altered"), true)
+}
+
+// StreamName is the name of a stream as a filter takes it, by the number that
+// AppendSources gives it; "" when there is none of that number.
+func (ix *Index) StreamName(number int) string {
+	if number < 0 || number >= len(ix.streams) {
+		return ""
+	}
+	return string(filter.AppendQuoted(nil, ix.streams[number]))
 }

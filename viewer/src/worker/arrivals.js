@@ -192,39 +192,23 @@ export function arrivalAxis(files, bins) {
   return { from, to, step, steps };
 }
 
-/** The most stretches that one comparison becomes; what is beyond is taken as one. */
-const MAX_RANGES = 24;
+/** The most stretches that the comparisons of one filter become, all together (wasm/index). */
+const MAX_STRETCHES = 1 << 17;
 
-/**
- * Puts the offsets of what came then in the place of arrival times in a filter,
- * which the decoder does not know.
- * @param {(operator: string, time: bigint) => number[][]} rangesOf the stretches that a comparison takes
- * @param {(text: string) => bigint|null} parse reads a time
- * @returns {{exact: string, long: string}} exact is the expression to use; long is
- *   as long as what was, so that the place of a fault in it is right.
- */
-export function arrivalToOffset(expression, rangesOf, parse) {
-  const put = (to) => expression.replace(/"(?:\\.|[^"\\])*"?|\barrival\s*(>=|<=|>|<)\s*([\w.:+-]+)/gi, (all, op, value) => {
-    if (op === undefined) return all; // a quoted text
-    const t = parse(value);
-    return t === null ? all : to(all, op, t);
-  });
-  return {
-    long: put((all) => 'size>0'.padEnd(all.length)),
-    exact: put((all, op, t) => {
-      const list = rangesOf(op, t);
-      if (list.length > MAX_RANGES) list.splice(MAX_RANGES - 1, list.length, [list[MAX_RANGES - 1][0], list[list.length - 1][1]]);
-      return list.length ? `(${list.map(([a, b]) => `offset>=${a} and offset<${b}`).join(' or ')})` : 'offset<0';
-    }),
-  };
+/** What a filter's comparisons with times of arrival take: of the number of them there are, one's stretches; what is beyond its part of the most is taken as one. */
+export function stretches(files, { op, time }, comparisons) {
+  const most = Math.floor(MAX_STRETCHES / comparisons);
+  const list = joined(files.map((f) => f.arrivals?.ranges(op, BigInt(time)) ?? []));
+  if (list.length > most) list.splice(most - 1, list.length, [list[most - 1][0], list[list.length - 1][1]]);
+  return list;
 }
 
 /** The stretches of several files' ranges, joined where one ends as the next begins. */
-export function joined(lists) {
+function joined(lists) {
   const out = [];
   for (const r of lists.flat()) {
     const last = out[out.length - 1];
-    if (last && last[1] === r[0]) last[1] = r[1];
+    if (last && last[1] >= r[0]) last[1] = Math.max(last[1], r[1]);
     else out.push([...r]);
   }
   return out;

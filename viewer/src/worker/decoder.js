@@ -6,7 +6,7 @@ import './wasm_exec.js';
 import { inflate } from './inflate.js';
 
 /** The version of the functions that this page speaks. */
-export const API_VERSION = 2;
+export const API_VERSION = 3;
 
 /** The most bytes that a walk takes at a time. */
 export const FEED = 1 << 20;
@@ -122,11 +122,27 @@ export class Decoder {
   bins() { return this.json(this.x.index_bins()); }
   findings(from, n) { return this.json(this.x.index_findings(from, n)); }
 
-  /** Sets the filter; null, or what is wrong with it: {from, to, message}. */
-  setFilter(expression) {
+  /** The first row with a finding after a row, or before it with back, of those that the filter takes with filtered; -1 for none. */
+  findingRow(row, back, filtered) { return this.x.index_finding_row(row, back ? 1 : 0, filtered ? 1 : 0); }
+
+  /** A stream's name as a filter takes it, by the number that the sources tell it by. */
+  streamName(number) { return this.string(this.x.index_stream(number)); }
+
+  /**
+   * Sets the filter, or with only looks at it: {wrong: {from, to, message}}, or
+   * {parts, arrivals}: what it joins by ands, null where it is one or the other,
+   * and its comparisons with times of arrival, each with its place. Where there
+   * are any of these, filterArrivals has to follow.
+   */
+  setFilter(expression, only = false) {
     this.give(encoder.encode(expression));
-    const n = this.check(this.x.filter_set());
-    return n === 0 ? null : this.json(n);
+    return this.json(only ? this.x.filter_parts() : this.x.filter_set());
+  }
+
+  /** Which stretches of bytes the filter's comparisons with times of arrival take, packed. */
+  filterArrivals(lists) {
+    this.give(lists);
+    this.check(this.x.filter_arrivals());
   }
 
   filterWords() { return this.json(this.x.filter_words()); }

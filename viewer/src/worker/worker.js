@@ -8,8 +8,7 @@ import { BlobPart, ChangedError, Ended, endWith, readApart, Stream, UrlPart, Win
 import { ready } from './zstd.js';
 import { MAX_FILES, compare, describe, group, load, missingBeside, runs, whatItIs } from './captures.js';
 import { Packer, packMidStream } from './packed.js';
-import { arrivalAxis, arrivalToOffset, joined } from './arrivals.js';
-import { parseTime } from '../format.js';
+import { arrivalAxis, stretches } from './arrivals.js';
 import { Pattern, patternBytes } from './search.js';
 
 /** How often the page is told how far a pass is, in milliseconds. */
@@ -256,7 +255,7 @@ const ops = {
     info.words = decoder.filterWords();
     current.decoded = true;
     axes(info, files);
-    if (files.some((f) => f.arrivals)) info.words.fields.push({ name: 'arrival', about: 'when its first byte came: < <= > >=' });
+    if (!files.some((f) => f.arrivals)) info.words.fields = info.words.fields.filter((f) => f.name !== 'arrival');
     index(token('index'));
     opening = false;
     return info;
@@ -382,20 +381,32 @@ const ops = {
   async status() { return { ...decoder.status(), memory: memory(), read: current?.stream.bytesRead }; },
   async memory() { return { index: decoder.memory, all: memory() }; },
 
-  /** Sets the filter and starts looking; gives what is wrong with it, or null. */
+  /** The number of the next row with a finding, of those that the filter takes with filtered; null when there is none. */
+  async findingRow({ from, back, filtered }) {
+    const row = decoder.findingRow(from, back, filtered);
+    return row < 0 ? null : row;
+  },
+
+  /** The name of a stream of the sources, as a filter takes it. */
+  async streamName({ number }) { return decoder.streamName(number); },
+
+  /** The conditions that a filter joins by ands, or what is wrong with it: {parts} or {wrong}. */
+  async parts({ expression }) { return tooLong(expression) ?? decoder.setFilter(expression, true); },
+
+  /** Sets the filter and starts looking: {parts}, or what is wrong with it in {wrong}. */
   async filter({ expression }) {
-    const wrong = setFilter(expression);
-    if (wrong) return wrong;
+    const set = setFilter(expression);
+    if (set.wrong) return set;
     const t = token('filter', expression);
     const h = decoder.filterPass(0);
     const progress = (done) => tell('hits', { expression, hits: decoder.hitCount(), at: done ? current.stream.end : decoder.pos(h), done });
     pass(decoder, h, t, () => progress(true), () => progress(false)).catch((e) => report('filter', e, t));
-    return null;
+    return { parts: set.parts };
   },
 
   /** The number of the first row that an expression takes, null when none does. What the filter found stays. */
   async first({ expression }) {
-    const wrong = setFilter(expression);
+    const { wrong } = setFilter(expression);
     if (wrong) throw new Error(wrong.message);
     const t = token('first');
     const h = decoder.filterPass(1);
@@ -555,20 +566,29 @@ function axes(info, files) {
   decoder.axes(config.done());
 }
 
-/** Sets a filter; null, or what is wrong with it. Arrival times become offsets, which the decoder knows. */
+/** A filter so long that the decoder isn't asked: {wrong}, else null. */
+function tooLong(expression) {
+  const { longest } = current.info.words;
+  return expression.length > longest ? { wrong: { from: 0, to: expression.length, message: `the filter has ${expression.length} characters, of which it may have ${longest}` } } : null;
+}
+
+/** Sets a filter: {wrong}, or {parts}. The page knows when bytes came, the decoder which rows they are of. */
 function setFilter(expression) {
-  const said = (wrong) => {
-    if (wrong && /^arrival\b/i.test(expression.slice(wrong.from))) {
-      wrong.to = wrong.from + 'arrival'.length;
-      wrong.message = current.files.some((f) => f.arrivals) ? 'arrival is compared with a time by <, <=, > or >=' : 'there is no arrival index beside these bytes';
-    }
-    return wrong;
-  };
-  if (!current.files.some((f) => f.arrivals)) return said(decoder.setFilter(expression));
-  const rangesOf = (op, t) => joined(current.files.map((f) => f.arrivals?.ranges(op, t) ?? []));
-  const { exact, long } = arrivalToOffset(expression, rangesOf, parseTime);
-  const wrong = exact === expression ? null : decoder.setFilter(long);
-  return said(wrong ?? decoder.setFilter(exact));
+  const set = tooLong(expression) ?? decoder.setFilter(expression);
+  if (set.wrong || !set.arrivals.length) return set;
+  const { files } = current;
+  if (!files.some((f) => f.arrivals)) {
+    const { from } = set.arrivals[0];
+    return { wrong: { from, to: from + 'arrival'.length, message: 'there is no arrival index beside these bytes' } };
+  }
+  const lists = new Packer().uint(set.arrivals.length);
+  for (const a of set.arrivals) {
+    const list = stretches(files, a, set.arrivals.length);
+    lists.uint(list.length);
+    for (const [from, to] of list) lists.int(from).int(to);
+  }
+  decoder.filterArrivals(lists.done());
+  return set;
 }
 
 /** Tells how a task ended, but of one of what is no longer shown. */
