@@ -99,6 +99,7 @@ type follower struct {
 	changed    map[*source]bool
 	counts     map[string]int64 // of index entries, by connection and content
 	counted    int              // bytes of the keys of counts
+	ranks      order
 	names      interned
 	since      time.Time
 	pending    int
@@ -172,6 +173,10 @@ type followState struct {
 	Raws map[string]rawPrefix `json:"raw_streams,omitempty"`
 	// Identities are of connections that have sources without a uuid.
 	Identities map[string][]byte `json:"identities,omitempty"`
+	// Relied and Apart are what of order has to be looked at again; earlier
+	// versions have none.
+	Relied []relied `json:"relied,omitempty"`
+	Apart  bool     `json:"apart,omitempty"`
 }
 
 // storedFinding is a finding whose JSON can be read back.
@@ -190,7 +195,7 @@ func Follow(ctx context.Context, opt Options, fo FollowOptions) (*Report, error)
 	}
 	f := &follower{opt: opt, fo: fo, report: newReport(), conns: map[string]*followed{},
 		ids: map[*source]int64{}, changed: map[*source]bool{}, counts: map[string]int64{},
-		raws: map[string]rawPrefix{}, identities: map[string][]byte{}, lacked: map[string][]span64{}}
+		raws: map[string]rawPrefix{}, identities: map[string][]byte{}, lacked: map[string][]span64{}, ranks: newOrder()}
 	f.reg = newRegistry(opt.Separate, filepath.Dir(opt.Archive), func(x wire.Finding) { f.report.add(x) })
 	err := f.run(ctx)
 	err = errors.Join(err, f.reg.words.close())
@@ -212,6 +217,9 @@ func (f *follower) run(ctx context.Context) error {
 	defer tick.Stop()
 	for {
 		idle, stuck, err := f.look(ctx)
+		if err == nil && f.again == "" && idle {
+			f.putInOrder(false)
+		}
 		if err == nil && f.again != "" {
 			err = f.rebuild()
 			idle = false
@@ -227,8 +235,8 @@ func (f *follower) run(ctx context.Context) error {
 		}
 		f.tell(Status{Stuck: stuck, Waiting: idle && stuck == nil})
 		if ctx.Err() != nil || f.fo.Once && idle && stuck == nil {
-			if idle && !f.fo.Once {
-				if err := f.endStreams(); err != nil {
+			if idle {
+				if err := f.endReading(); err != nil {
 					return err
 				}
 			}
@@ -245,7 +253,23 @@ func (f *follower) run(ctx context.Context) error {
 	}
 }
 
-// endStreams reads raw streams to their ends, what is cut there included.
+// endReading reads raw streams to their ends, what is cut there included, and
+// has the last word on the order of connections.
+func (f *follower) endReading() error {
+	if !f.fo.Once {
+		if err := f.endStreams(); err != nil {
+			return err
+		}
+	}
+	if f.again == "" {
+		f.putInOrder(true)
+	}
+	if f.again != "" {
+		return f.rebuild()
+	}
+	return f.commit()
+}
+
 func (f *follower) endStreams() error {
 	f.ending = true
 	for _, k := range f.order {
@@ -259,10 +283,7 @@ func (f *follower) endStreams() error {
 			return err
 		}
 	}
-	if f.again != "" {
-		return f.rebuild()
-	}
-	return f.commit()
+	return nil
 }
 
 func (f *follower) tell(s Status) {
@@ -367,6 +388,7 @@ func (f *follower) openArchive() (err error) {
 	if st.Lacks != nil {
 		f.lacked = st.Lacks
 	}
+	f.ranks.resume(st.Relied, st.Apart)
 	r := f.report
 	r.Counts, r.FindingsOmitted, r.Unchecked = st.Counts, st.Omitted, st.Unchecked
 	if st.ByKind != nil {
@@ -730,7 +752,8 @@ func (f *follower) commit() error {
 		return err
 	}
 	r := f.report
-	st := followState{Counts: f.total(), ByKind: r.FindingsByKind, Omitted: r.FindingsOmitted, Unchecked: r.Unchecked, AsideRows: size, Foreign: f.foreign, Raws: f.raws, Identities: f.identities, Lacks: f.lacks()}
+	st := followState{Counts: f.total(), ByKind: r.FindingsByKind, Omitted: r.FindingsOmitted, Unchecked: r.Unchecked, AsideRows: size, Foreign: f.foreign, Raws: f.raws, Identities: f.identities, Lacks: f.lacks(),
+		Relied: f.ranks.stored(), Apart: f.ranks.apart}
 	for _, x := range r.Findings {
 		st.Findings = append(st.Findings, storedFinding(x))
 	}
@@ -744,10 +767,7 @@ func (f *follower) commit() error {
 
 // row is a source as far as it is known now.
 func (f *follower) row(s *source) (archive.Source, error) {
-	for _, p := range s.parts {
-		p.survey = p.newest
-	}
-	slices.SortStableFunc(s.parts, newer)
+	s.rank()
 	newest, oldest := s.parts[0], s.parts[len(s.parts)-1]
 	over := false
 	if k := f.conns[newest.conn.ID]; k != nil {
@@ -828,6 +848,7 @@ func (f *follower) rebuild() (err error) {
 		}
 		k.done = f.over(c) && k.at >= c.end()
 	}
+	f.relyAnew(b.stage.Ordered)
 	if err := f.aside.replace(opt.Archive + quarantineSuffix); err != nil {
 		return err
 	}
@@ -936,10 +957,7 @@ func (f *follower) conclude() error {
 		if len(s.parts) == 0 {
 			continue
 		}
-		for _, p := range s.parts {
-			p.survey = p.newest
-		}
-		slices.SortStableFunc(s.parts, newer)
+		s.rank()
 		rs, complete, err := b.concludeSource(s, f.ids[s])
 		if err != nil {
 			return err
@@ -1057,6 +1075,8 @@ func (f *follower) index(p *part, x *dendro.Index, off int64) error {
 	if f.counts[key]++; f.counts[key] == 1 {
 		f.counted += len(key) + spanOverhead/2
 	}
+	stream := f.names.of(x.Stream)
+	before := f.ranks.next(p, stream, x.TS)
 	if f.muted {
 		return nil
 	}
@@ -1064,7 +1084,12 @@ func (f *follower) index(p *part, x *dendro.Index, off int64) error {
 		clear(f.counts)
 		f.counts[key], f.counted = 1, 0
 	}
-	return f.live.AddIndex(f.ids[p.src], string(x.Stream), x.TS, x.Blob, f.counts[key])
+	at, apart, err := f.live.AddIndex(f.ids[p.src], stream, x.TS, x.Blob, f.counts[key])
+	if at != before {
+		f.relyOnOrder(p)
+	}
+	f.ranks.apart = f.ranks.apart || apart && !f.foreign
+	return err
 }
 
 func (f *follower) clock(p *part, o *dendro.ClockOffset, _ int64) error {
@@ -1073,7 +1098,11 @@ func (f *follower) clock(p *part, o *dendro.ClockOffset, _ int64) error {
 	if f.muted {
 		return nil
 	}
-	return f.live.AddClock(f.ids[p.src], o.TS, o.OffsetNs)
+	differs, err := f.live.AddClock(f.ids[p.src], o.TS, o.OffsetNs)
+	if differs {
+		f.relyOnOrder(p)
+	}
+	return err
 }
 
 func (f *follower) rows(p *part, r *dendro.Rows, off int64) error {
@@ -1088,6 +1117,7 @@ func (f *follower) rows(p *part, r *dendro.Rows, off int64) error {
 		x := archive.Row{TS: row.TS, WallOffset: row.WallOffset, Bytes: row.Row, Place: archive.Place{Conn: p.conn.number, Offset: off}}
 		err := f.live.AddRow(f.ids[p.src], stream, x)
 		if errors.Is(err, archive.ErrOutOfOrder) {
+			f.relyOnOrder(p)
 			if f.startAgain("a row of stream " + quote(stream) + " differs from the one that is stored") {
 				return nil
 			}
@@ -1159,7 +1189,14 @@ func (f *follower) refusedSegment(p *part, s *dendro.Segment, x wire.Finding, of
 
 func (f *follower) segment(p *part, s *dendro.Segment, off int64) error {
 	if f.muted {
-		return nil
+		if p.survey.has && s.LastTS <= p.survey.ts {
+			return nil
+		}
+		there, err := f.live.HasSegment(f.ids[p.src], string(s.Stream), int64(s.Rows), s.FirstTS, s.LastTS, int64(len(s.Bytes)))
+		if there {
+			p.survey.saw(s.LastTS)
+		}
+		return err
 	}
 	g := segmentOf(p, s, off, false)
 	g.SHA = sha256.Sum256(g.Bytes)
@@ -1179,6 +1216,7 @@ func (f *follower) segment(p *part, s *dendro.Segment, off int64) error {
 		}
 		return f.live.SetSegmentAside(id, stream, g, g.Check.Findings[0].Kind)
 	}
+	p.survey.saw(s.LastTS)
 	err := f.live.AddSegment(id, stream, g)
 	if errors.Is(err, archive.ErrOutOfOrder) {
 		if f.startAgain("a segment of stream " + quote(stream) + " belongs before what is stored") {

@@ -123,7 +123,7 @@ func TestFollowEqualsOneGo(t *testing.T) {
 				t.Errorf("archive after another run (-want +got):\n%s", diff)
 			}
 			if again.Verdict != r.Verdict {
-				t.Errorf("another run's verdict %s, want %s", again.Verdict, r.Verdict)
+				t.Errorf("another run's verdict %s, want %s: %s", again.Verdict, r.Verdict, again.JSON())
 			}
 		})
 	}

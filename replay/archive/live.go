@@ -525,32 +525,61 @@ func (l *Live) SetSegmentAside(source int64, stream string, g Segment, why strin
 }
 
 // AddIndex contributes an index entry that its connection has had n times, this
-// one included.
-func (l *Live) AddIndex(source int64, stream string, ts int64, b []byte, n int64) error {
+// one included. at is its place among the entries of the stream and time, copies
+// counted; apart says that the n-th copy came behind another entry, where a
+// rebuild in one go puts it beside the first.
+func (l *Live) AddIndex(source int64, stream string, ts int64, b []byte, n int64) (at int64, apart bool, err error) {
 	if err := l.begin(); err != nil {
-		return err
+		return 0, false, err
 	}
-	have := int64(0)
-	_, err := l.db.One("SELECT count(*) FROM caller_rows WHERE source_id=? AND stream=? AND ts=? AND blob=?",
-		func(v []driver.Value) error { have = v[0].(int64); return nil }, source, stream, ts, blob(b))
+	const those = " FROM caller_rows WHERE source_id=? AND stream=? AND ts=?"
+	var all, have int64
+	_, err = l.db.One("SELECT count(*), count(CASE WHEN blob=? THEN 1 END)"+those,
+		func(v []driver.Value) error { all, have = v[0].(int64), v[1].(int64); return nil }, blob(b), source, stream, ts)
 	if err != nil {
-		return l.wrap(err)
+		return 0, false, l.wrap(err)
+	}
+	if at = all; have >= n {
+		at = n - 1
+	}
+	if have > 0 && have < all {
+		var i, copies, last int64
+		err := l.db.Query("SELECT blob=?"+those+" ORDER BY rowid", func(v []driver.Value) error {
+			if v[0].(int64) != 0 {
+				if copies++; copies == n {
+					at = i
+				}
+				last = i
+			}
+			i++
+			return nil
+		}, blob(b), source, stream, ts)
+		if err != nil {
+			return 0, false, l.wrap(err)
+		}
+		apart = have < n && last != all-1
 	}
 	if have >= n {
-		return nil
+		return at, false, nil
 	}
 	l.counts.IndexEntries++
-	return l.wrap(l.db.Exec("INSERT INTO caller_rows VALUES (?,?,?,?)", source, stream, ts, blob(b)))
+	return at, apart, l.wrap(l.db.Exec("INSERT INTO caller_rows VALUES (?,?,?,?)", source, stream, ts, blob(b)))
 }
 
-// AddClock contributes a clock observation: the first at a time stays.
-func (l *Live) AddClock(source, ts, offsetNs int64) error {
+// AddClock contributes a clock observation: the first at a time stays. differs
+// says that it is not this one.
+func (l *Live) AddClock(source, ts, offsetNs int64) (differs bool, err error) {
 	if err := l.begin(); err != nil {
-		return err
+		return false, err
 	}
 	n, err := l.db.Change("INSERT OR IGNORE INTO clock_offsets VALUES (?,?,?)", source, ts, offsetNs)
 	l.counts.ClockOffsets += n
-	return l.wrap(err)
+	if err != nil || n > 0 {
+		return false, l.wrap(err)
+	}
+	_, err = l.db.One("SELECT offset_ns<>? FROM clock_offsets WHERE source_id=? AND ts=?",
+		func(v []driver.Value) error { differs = v[0].(int64) != 0; return nil }, offsetNs, source, ts)
+	return differs, l.wrap(err)
 }
 
 // Replace puts the contents of another archive in the place of this one's, in

@@ -428,6 +428,12 @@ func (s *Stage) resolveIndex() error {
 		(SELECT entry, max(n) AS n, max(conn) AS oldest FROM work.entry_in GROUP BY entry) x ON x.entry=e.id
 		JOIN work.entry_in o ON o.entry=e.id AND o.conn=x.oldest
 		ORDER BY e.source, e.ts, x.oldest DESC, o.pos`
+	for _, several := range []string{"SELECT DISTINCT source FROM work.clock WHERE differs",
+		"SELECT DISTINCT source FROM (SELECT source FROM work.entry GROUP BY source, stream, ts HAVING count(*)>1)"} {
+		if err := s.db.Query(several, func(v []driver.Value) error { s.ordered[v[0].(int64)] = true; return nil }); err != nil {
+			return s.wrap(err)
+		}
+	}
 	err := s.db.Query(q, func(v []driver.Value) error {
 		for range v[4].(int64) {
 			if _, err := s.db.Change("INSERT INTO caller_rows VALUES (?,?,?,?)", v[0], v[1], v[2], blob(bytesOf(v[3]))); err != nil {

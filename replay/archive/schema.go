@@ -84,7 +84,7 @@ var workTables = []string{
 	`CREATE TABLE work.entry_in(entry INTEGER, conn INTEGER, n INTEGER, pos INTEGER,
 		PRIMARY KEY (entry, conn)) WITHOUT ROWID`,
 	`CREATE TABLE work.clock(source INTEGER, ts INTEGER, offset_ns INTEGER, conn INTEGER,
-		PRIMARY KEY (source, ts)) WITHOUT ROWID`,
+		differs INTEGER, PRIMARY KEY (source, ts)) WITHOUT ROWID`,
 }
 
 func pragma(name string, value int) string { return "PRAGMA " + name + "=" + strconv.Itoa(value) }

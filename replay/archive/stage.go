@@ -77,9 +77,11 @@ type Stage struct {
 	spilled bool
 	// conflicts: there are rows in work.conflict.
 	conflicts bool
-	counts    Counts
-	set       SetAside
-	rowVals   []any
+	// ordered are the sources of which connections contribute what differs.
+	ordered map[int64]bool
+	counts  Counts
+	set     SetAside
+	rowVals []any
 }
 
 // Counts are what a stage did, in the words of the report.
@@ -175,7 +177,7 @@ func NewStage(path string, opt Options, set SetAside) (*Stage, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("starting the archive %s: %w", tmp, err), folder.Abandon())
 	}
-	s := &Stage{path: path, tmp: tmp, folder: folder, contents: contents{d}, opt: opt, set: set, streams: map[streamKey]*streamState{}}
+	s := &Stage{path: path, tmp: tmp, folder: folder, contents: contents{d}, opt: opt, set: set, streams: map[streamKey]*streamState{}, ordered: map[int64]bool{}}
 	// A build is renamed when it is whole, so nothing of it needs to survive a
 	// crash. PERSIST without syncs costs what OFF does and keeps ROLLBACK defined;
 	// in MEMORY the pages that a transaction changes would be, which are all of
@@ -240,6 +242,10 @@ func (s *Stage) Abort() error {
 	}
 	return errors.Join(err, s.folder.Abandon())
 }
+
+// Ordered says, after Resolve, that the order of a source's connections decided
+// something of it, or may have.
+func (s *Stage) Ordered(source int64) bool { return s.ordered[source] }
 
 // Counts are what was done so far.
 func (s *Stage) Counts() Counts { return s.counts }
@@ -473,7 +479,7 @@ func (s *Stage) addConflict(source int64, stream string, r Row) error {
 	h.Write(r.Bytes)
 	n, err := s.db.Change("INSERT OR IGNORE INTO work.conflict VALUES (?,?,?,?,?,?,?,?)", source, stream, r.TS, h.Sum(nil),
 		r.WallOffset, blob(r.Bytes), int64(r.Place.Conn), r.Place.Offset)
-	s.conflicts = true
+	s.conflicts, s.ordered[source] = true, true
 	if n == 0 && err == nil {
 		s.counts.RowsHeld++
 	}
@@ -604,8 +610,9 @@ func (s *Stage) AddClock(source, ts, offsetNs int64, conn int) error {
 	if err := s.begin(32); err != nil {
 		return err
 	}
-	_, err := s.db.Change(`INSERT INTO work.clock VALUES (?,?,?,?) ON CONFLICT DO UPDATE
-		SET offset_ns=excluded.offset_ns, conn=excluded.conn WHERE conn<>excluded.conn`, source, ts, offsetNs, int64(conn))
+	_, err := s.db.Change(`INSERT INTO work.clock VALUES (?,?,?,?,0) ON CONFLICT DO UPDATE
+		SET differs=differs OR offset_ns<>excluded.offset_ns, offset_ns=excluded.offset_ns, conn=excluded.conn
+		WHERE conn<>excluded.conn`, source, ts, offsetNs, int64(conn))
 	return s.wrap(err)
 }
 
