@@ -107,6 +107,14 @@ const WRONG = {
   'a sidecar names another protocol': (d) => { for (const f of readdirSync(d).filter((x) => x.endsWith('.json'))) json(join(d, f), (s) => ({ ...s, protocol: 'melin', context: null })); },
 };
 
+function wrong(what) {
+  const d = join(dir, what.replaceAll(/\W/g, '-'));
+  if (existsSync(d)) return d;
+  cpSync(one, d, { recursive: true });
+  WRONG[what](d);
+  return d;
+}
+
 /** The kinds that tell how files and sidecars fit. */
 const KINDS = ['sidecar-stale', 'sidecar-invalid', 'sidecar-missing', 'short-file', 'surplus-bytes', 'missing-files', 'no-end', 'conflicting-files', 'doubled-file', 'damaged-zstd'];
 
@@ -117,10 +125,8 @@ async function opened(d) {
 }
 
 test('files are placed and sidecars believed as the commands do it', async () => {
-  for (const [what, make] of Object.entries(WRONG)) {
-    const d = join(dir, what.replaceAll(/\W/g, '-'));
-    cpSync(one, d, { recursive: true });
-    make(d);
+  for (const what of Object.keys(WRONG)) {
+    const d = wrong(what);
     const info = JSON.parse(spawnSync(capture, ['info', '--json', d], { encoding: 'utf8' }).stdout);
     const { files, notes } = await opened(d);
     assert.deepEqual(files.map((f) => [f.number, f.start, f.end - f.start]), info.connections[0].file_list.map((f) => [f.number, f.start, f.length]), what);
@@ -142,7 +148,7 @@ test('a sidecar of another connection gives no source, and swapped ones no offse
   await openFiles(page, all(one));
   const want = (await listed(page)).map((r) => [r.offset, r.source]);
   for (const what of ['sidecars of two files are swapped', 'a sidecar is of another connection']) {
-    await openFiles(page, all(join(dir, what.replaceAll(/\W/g, '-'))));
+    await openFiles(page, all(wrong(what)));
     assert.deepEqual((await listed(page)).map((r) => [r.offset, r.source]), want, what);
     assert.match(await page.textContent('#notes'), /sidecar-stale.*is not used: it is that of file/, what);
   }
@@ -152,6 +158,7 @@ test('a sidecar of another connection gives no source, and swapped ones no offse
   await openFiles(page, [{ name: `${mine}.00000003.cap`, mimeType: '', buffer: buffer(one, `${mine}.00000003.cap`) },
     { name: `${mine}.00000003.json`, mimeType: '', buffer: Buffer.from(JSON.stringify({ ...JSON.parse(buffer(one, `${mine}.00000003.json`)), connection: `${yours.slice(0, -1)}0` })) }], { wait: false });
   await page.waitForSelector('#read-as:not([hidden]) button');
+  assert.match(await page.textContent('#what'), /00000003\.json is not used: it is that of file 3 of c/);
   await page.click('#read-as button:has-text("dendro")');
   await page.waitForSelector('body[data-done]');
   assert.match(await page.textContent('#notes'), /sidecar-stale/);

@@ -217,7 +217,8 @@ export class UrlPart {
     const got = /^bytes (\d+)-(\d+)\/(\d+|\*)$/.exec(r.headers.get('Content-Range') ?? '');
     const changed = this.changed(r, got?.[3]);
     if (changed) refuse(new ChangedError(`${this.name} was changed while it was open: ${changed.slice(0, 200)}`));
-    if (got && (Number(got[1]) !== from || Number(got[2]) !== from + n - 1)) refuse(new ChangedError(`${this.name}: the server gave bytes ${got[1].slice(0, 30)} to ${got[2].slice(0, 30)} where ${from} to ${from + n - 1} were asked for`));
+    if (got && Number(got[1]) !== from) refuse(new ChangedError(`${this.name}: the server gave bytes from ${got[1].slice(0, 30)} on where those from ${from} on were asked for`));
+    if (got && Number(got[2]) !== from + n - 1) refuse(new ChangedError(`${this.name}: the server gave bytes up to ${got[2].slice(0, 30)} where those up to ${from + n - 1} were asked for`));
     const b = await q.body(r, n);
     if (b.length !== n) throw new ChangedError(`${this.name}: the server gave ${b.length > n ? 'more than ' : `${b.length} of `}${n} bytes`);
     return b;

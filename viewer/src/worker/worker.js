@@ -66,16 +66,22 @@ function task() {
 /** of is what the page knows the task by, where there may be several of its kind one after the other. */
 function token(what, of) {
   running.get(what)?.cancel();
-  let stop;
-  const stopped = new Promise((_, reject) => { stop = reject; });
-  stopped.catch(() => {});
+  let stop = () => {};
   const t = {
     generation,
     of,
     cancelled: false,
-    cancel() { t.cancelled = true; stop(new Cancelled()); },
-    /** Waits for p, but not for one that never comes. */
-    wait(p) { return Promise.race([p, stopped]); },
+    cancel() {
+      t.cancelled = true;
+      stop(new Cancelled());
+    },
+    /** Waits for p, one at a time, until it is cancelled: p may never come. */
+    wait(p) {
+      return new Promise((resolve, reject) => {
+        stop = reject;
+        p.then(resolve, reject);
+      });
+    },
     check() { if (t.cancelled || t.generation !== generation) throw new Cancelled(); },
   };
   running.set(what, t);
@@ -213,8 +219,10 @@ const ops = {
     info.direction = ['', 'downstream', 'upstream'][direction];
     if (!protocol) {
       info.what = whatItIs(prefix, stream.end - stream.start);
-      const beside = missingBeside(files[0].name, files[0].side);
-      if (beside && stream.end > stream.start) info.what += `. It has the name of a capture’s file: open ${beside}, which lies beside it and tells what it is, together with it`;
+      const refused = notes.find((n) => ['sidecar-stale', 'sidecar-invalid'].includes(n.kind));
+      const beside = !refused && missingBeside(files[0].name, files[0].side);
+      if (refused) info.what += `. ${refused.message}`;
+      else if (beside && stream.end > stream.start) info.what += `. It has the name of a capture’s file: open ${beside}, which lies beside it and tells what it is, together with it`;
     }
     current = { info, files, stream, list: c.list };
     for (const f of files) {
