@@ -55,8 +55,8 @@ func DecodeSourceUpdate(u wire.Unit) (SourceUpdate, *wire.Fault) {
 	return s, c.whole()
 }
 
-// payload decodes a frame of any known kind.
-func (c *cursor) payload() {
+// payload decodes a frame of any known kind; known is false for another.
+func (c *cursor) payload() (known bool) {
 	switch c.kind {
 	case KindHandshake:
 		c.handshake()
@@ -70,7 +70,10 @@ func (c *cursor) payload() {
 		c.clockOffset()
 	case KindSourceUpdate:
 		c.sourceUpdate()
+	default:
+		return false
 	}
+	return true
 }
 
 func (c *cursor) handshake() (h Handshake) {

@@ -256,8 +256,7 @@ func doubt(b []byte, end bool) (h wire.Head, sure bool) {
 			}
 			c := begin(wire.Unit{Type: wire.UnitFrame, Kind: kind, Size: size, Bytes: b[:min(int64(len(b)), size)]})
 			c.quiet = true
-			c.payload()
-			if c.fault == nil && !(c.short && end) {
+			if c.payload() && c.fault == nil && !(c.short && end) {
 				return wire.Head{}, true
 			}
 		}

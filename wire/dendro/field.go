@@ -41,26 +41,11 @@ func (d *Decoder) Fields(u wire.Unit) ([]wire.Field, *wire.Finding) {
 	}
 	c := begin(u)
 	c.trace = true
-	switch u.Kind {
-	case KindHandshake:
-		c.handshake()
-	case KindIndex:
-		c.index()
-	case KindRows:
-		c.rows()
-	case KindSegment:
-		c.segment()
-	case KindClockOffset:
-		c.clockOffset()
-	case KindSourceUpdate:
-		c.sourceUpdate()
-	default:
-		if !c.short {
-			b := c.b[c.p:]
-			c.p = len(c.b)
-			c.note("payload", frameHead, wire.TypeBlob, 0, b, frameHead)
-			c.short = len(c.b) < c.size
-		}
+	if !c.payload() && !c.short {
+		b := c.b[c.p:]
+		c.p = len(c.b)
+		c.note("payload", frameHead, wire.TypeBlob, 0, b, frameHead)
+		c.short = len(c.b) < c.size
 	}
 	if f := c.whole(); f != nil {
 		return c.fields, &f.Finding
