@@ -149,7 +149,7 @@ func (f *follower) over(c *connection) bool {
 // follows takes up a connection.
 func (f *follower) follows(c *connection) *followed {
 	k := &followed{connection: c}
-	if c.Raw {
+	if c.later = c.Raw; c.Raw {
 		k.raw = &rawStream{path: c.Files[0].Path, length: c.Files[0].Length, modified: c.Files[0].Modified()}
 	}
 	f.conns[c.ID], f.order = k, append(f.order, k)
@@ -659,6 +659,11 @@ func (f *follower) restore(k *followed, run *capture.Run, over *missing) error {
 
 // read applies units of a run from k.at on.
 func (f *follower) read(ctx context.Context, k *followed, run *capture.Run, growing bool) (moved bool, err error) {
+	if k.dec == nil {
+		if err := f.restore(k, run, nil); err != nil {
+			return false, err
+		}
+	}
 	units := k.UnitsFrom(run, k.at, k.dec)
 	units.Growing = growing
 	defer units.Close()
@@ -810,7 +815,7 @@ func (f *follower) rebuild() (err error) {
 		if c.Protocol == dendro.Name && c.Refused == nil {
 			b.addAll(c.Findings)
 			k := &connection{Connection: c, number: len(b.conns)}
-			k.growing = !f.over(k)
+			k.growing, k.later = !f.over(k), c.Raw
 			b.conns = append(b.conns, k)
 		}
 	}
@@ -916,7 +921,11 @@ func (f *follower) conclude() error {
 		}
 		r.Counts.Connections++
 		r.Inputs = append(r.Inputs, ReportInput{ID: k.ID, Protocol: k.Protocol, Bytes: length, Clean: k.done && k.clean, Used: true})
-		if !k.done {
+		switch {
+		case k.done:
+		case k.waiting:
+			r.note("connections with a source without a uuid that are not read behind its Handshake: their first row, by which they are told apart, did not come yet")
+		default:
 			r.note("connections that were still being recorded when following ended")
 		}
 	}

@@ -65,6 +65,10 @@ func (c *connection) settle(force bool) (waits bool, err error) {
 		sum = o.Digest[:]
 	case c.growing && !force:
 		return true, nil
+	case c.stands != nil && c.stands != c && c.later && !force:
+		// All that it has is there already. It may still turn out to be one of
+		// its own.
+		return true, nil
 	case c.stands != nil && c.stands != c:
 		// The beginning of another one is that one.
 		if waits, err := c.stands.settle(force); err != nil || waits {

@@ -84,6 +84,43 @@ func TestNoUUIDGrows(t *testing.T) {
 	}
 }
 
+// What is only the beginning of another stream, and turns out to be one of its own
+// when the other is not here any more, was never taken for it.
+func TestNoUUIDBeginning(t *testing.T) {
+	a, b := anonymous(1000, 5), anonymous(2000, 5)
+	for _, head := range []int{0, dendro.PreambleSize} { // with a preamble, and without
+		for _, n := range []int{1, 2, 3} {
+			dir := t.TempDir()
+			pa, pb := filepath.Join(dir, "a"), filepath.Join(dir, "b")
+			write(t, pa, a[head:])
+			write(t, pb, b[head:frameEnds(b)[n]-5])
+			named := func(paths ...string) FollowOptions {
+				return FollowOptions{Once: true, Open: func() (*capture.Set, error) {
+					return capture.OpenInputs(paths, capture.InputOptions{Protocol: dendro.Name})
+				}}
+			}
+			out := filepath.Join(dir, "out.dendro")
+			for range 2 {
+				r := must(Follow(context.Background(), Options{Archive: out}, named(pa, pb)))
+				if s := len(dump(t, out).Sources); s != 1 || n > 1 && len(r.Unchecked) != 1 {
+					t.Errorf("cut behind frame %d: %d sources of one stream and its beginning, notes %v", n, s, r.Unchecked)
+				}
+			}
+			write(t, pb, b[head:])
+			r := must(Follow(context.Background(), Options{Archive: out}, named(pb)))
+			set := must(capture.OpenInputs([]string{pa, pb}, capture.InputOptions{Protocol: dendro.Name}))
+			one := filepath.Join(dir, "one.dendro")
+			want := must(Build(set, Options{Archive: one}))
+			if diff := cmp.Diff(dump(t, one), dump(t, out)); diff != "" {
+				t.Errorf("from %d, cut behind frame %d: archive (-in one go +ours):\n%s", head, n, diff)
+			}
+			if diff := cmp.Diff(want.FindingsByKind, r.FindingsByKind); diff != "" {
+				t.Errorf("from %d, cut behind frame %d: findings (-in one go +ours): %s", head, n, diff)
+			}
+		}
+	}
+}
+
 // A publisher without a uuid that reconnects, recorded and brought up to date
 // after each connection, has one source for each connection, as in one go.
 func TestNoUUIDReconnects(t *testing.T) {

@@ -40,6 +40,9 @@ type connection struct {
 	// was cut; growing says that more bytes may come.
 	framed  int64
 	growing bool
+	// later says that a later run may find more bytes; waiting that reading it
+	// ended at a Handshake without a uuid, before its first row came.
+	later, waiting bool
 	// number is its place in the input, for places.
 	number int
 	// parts are what it contributes to each source.

@@ -258,6 +258,6 @@ func (r *rawStream) prefix() rawPrefix {
 func (f *follower) forget(k *followed) {
 	at := f.before[k.ID]
 	f.report.withdraw(func(x wire.Finding) bool {
-		return x.Connection == k.ID && x.Offset >= at && x.Kind != KindNameReused && at > 0
+		return x.Connection == k.ID && x.Offset >= at && x.Kind != KindNameReused
 	})
 }

@@ -54,7 +54,7 @@ func walk(c *connection, g *registry, v visitor, progress func(n int64)) error {
 		return nil
 	}
 	err := w.read(progress)
-	if !c.growing {
+	if !c.growing && !c.waiting {
 		// What it saw last may be as large as a frame.
 		c.dec = nil
 	}
@@ -145,8 +145,11 @@ func (w *walker) units(units *capture.UnitReader, each func(u wire.Unit) (bool, 
 	c := w.c
 	for {
 		u, found, err := units.Next()
-		if err == nil && !units.Restarted() {
+		if err == nil && (!units.Restarted() || c.at == 0 && units.Run().Context == nil) {
 			if waits, err := w.waits(u, units.Decoder()); err != nil || waits {
+				if c.at == units.Run().Start {
+					c.dec = nil // what it found on the way is found again
+				}
 				return waits, err
 			}
 		}
@@ -273,7 +276,9 @@ func (w *walker) waits(u wire.Unit, dec wire.Decoder) (bool, error) {
 	if out.Handshake == nil || out.Handshake.HasUUID {
 		return false, nil
 	}
-	return w.c.settle(false)
+	var err error
+	w.c.waiting, err = w.c.settle(false)
+	return w.c.waiting, err
 }
 
 // introduce takes a handshake: from here on its ordinal is that source.
