@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 )
 
 // Suffix is added to a name for the folder while it is unfinished, lockSuffix to
@@ -130,12 +131,32 @@ func (u *Folder) remove() error {
 		}
 		return nil
 	}
-	// It was stopped between making the folder and marking it: then its lock is
-	// there too, and nothing is in the folder.
-	if u.lock.left && os.Remove(u.path) == nil {
-		return nil
+	// It was stopped between making the folder and having marked it: then its lock
+	// is there too, and nothing is in the folder but the mark's beginning.
+	if u.lock.left && half(u.path) {
+		return os.RemoveAll(u.path)
 	}
 	return &ForeignError{u.path}
+}
+
+// half says that nothing is in a folder but what was written of its mark.
+func half(path string) bool {
+	list, err := os.ReadDir(path)
+	if err != nil || len(list) > 1 {
+		return false
+	}
+	if len(list) == 0 {
+		return true
+	}
+	if list[0].Name() != markName || !list[0].Type().IsRegular() {
+		return false
+	}
+	info, err := list[0].Info()
+	if err != nil || info.Size() > int64(len(markText)) {
+		return false
+	}
+	b, err := os.ReadFile(filepath.Join(path, markName))
+	return err == nil && strings.HasPrefix(markText, string(b))
 }
 
 // empty removes a folder, its mark at last.

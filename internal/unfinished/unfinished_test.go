@@ -65,6 +65,7 @@ func TestForeignStays(t *testing.T) {
 			write(t, d+"/mark", markText)
 			os.Symlink("../mark", d+"/out.unfinished/"+markName)
 		},
+		"half a mark, no lock": func(d string) { write(t, d+"/out.unfinished/"+markName, markText[:9]) },
 		"another mark": func(d string) {
 			write(t, d+"/out.unfinished/precious", "mine")
 			write(t, d+"/out.unfinished/"+markName, strings.ToUpper(markText))
@@ -97,7 +98,15 @@ func TestStoppedAnywhere(t *testing.T) {
 		"empty lock":            func(d string) { write(t, d+"/out.unfinished.lock", "") },
 		"lock":                  func(d string) { write(t, d+"/out.unfinished.lock", markText) },
 		"folder without a mark": func(d string) { write(t, d+"/out.unfinished.lock", markText); os.Mkdir(d+"/out.unfinished", 0o700) },
-		"marked":                func(d string) { write(t, d+"/out.unfinished/"+markName, markText) },
+		"an empty mark": func(d string) {
+			write(t, d+"/out.unfinished.lock", markText)
+			write(t, d+"/out.unfinished/"+markName, "")
+		},
+		"half a mark": func(d string) {
+			write(t, d+"/out.unfinished.lock", markText)
+			write(t, d+"/out.unfinished/"+markName, markText[:9])
+		},
+		"marked": func(d string) { write(t, d+"/out.unfinished/"+markName, markText) },
 		"half full": func(d string) {
 			write(t, d+"/out.unfinished/"+markName, markText)
 			write(t, d+"/out.unfinished/a/b", "half")
