@@ -977,6 +977,28 @@ test('files that are missing before, between and behind those that are there are
   await quiet(page);
 });
 
+test('zeros that a sender sent are its own, those that came to a sealed file later are not', async () => {
+  const capture = join(work, 'capture');
+  execFileSync('go', ['build', '-o', capture, './cmd/capture'], { cwd: root, stdio: 'inherit' });
+  const sent = join(dir, 'zeros.stream');
+  writeFileSync(sent, Buffer.concat([readFileSync(fixture('real/small.stream')).subarray(0, 100000), Buffer.alloc(5000)]));
+  const rec = join(dir, 'zeros');
+  spawnSync(capture, ['record', `file://${sent}`, '--dir', rec]);
+  const kinds = () => JSON.parse(spawnSync(capture, ['verify', '--json', rec], { encoding: 'utf8' }).stdout).findings.map((f) => f.kind).sort();
+  const page = await open();
+  await openFiles(page, inside(rec));
+  assert.deepEqual((await found(page)).sort(), kinds());
+  assert.ok(!kinds().includes('zero-filled-tail'));
+  const cap = join(rec, readdirSync(rec).find((f) => f.endsWith('.cap')));
+  const b = readFileSync(cap);
+  b.fill(0, 90000);
+  writeFileSync(cap, b);
+  await openFiles(page, inside(rec));
+  assert.ok((await found(page)).includes('zero-filled-tail'));
+  assert.ok(kinds().includes('zero-filled-tail'), kinds().join());
+  await quiet(page);
+});
+
 test('a capture of several files on a file server opens by a list; what lies beside it is no connection', async () => {
   const replay = join(work, 'replay-inspect');
   execFileSync('go', ['build', '-o', replay, './cmd/replay'], { cwd: root, stdio: 'inherit' });

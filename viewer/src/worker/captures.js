@@ -634,7 +634,14 @@ export async function runs(files, protocol) {
   return out.filter((r, i) => r.end > r.start || i === 0);
 }
 
-/** Where a run's zeros start, when it ends in zeros. */
+/** Fewer zeros than a sector are no power loss (wire.SectorSize). */
+const SECTOR = 512;
+
+/**
+ * Where a run's zeros start, when it ends in zeros that a power loss may have
+ * left: those of a file that its sidecar proves are its own (capture/run.go,
+ * zerosFrom).
+ */
 async function findZeros(run) {
   const f = run.files[run.files.length - 1];
   let end = f.part.size;
@@ -646,6 +653,8 @@ async function findZeros(run) {
     end -= b.length - i;
     if (i > 0 || b.length === 0) break;
   }
+  const sealed = f.side && !f.side.open && !f.side.recovered && f.side.length === f.part.size;
+  if (sealed && (f.part.size - end < SECTOR || (await hashOf(f.part, f.part.size, async () => {}) ?? f.side.sha256) === f.side.sha256)) return;
   if (end < f.part.size) {
     run.zerosFrom = Math.max(f.start + end, 1);
     run.fileStart = f.start;
