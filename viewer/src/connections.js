@@ -220,8 +220,8 @@ export class Connections {
 
   words(c) {
     if (!c.about) return visible(c.path);
-    return visible([c.path, [c.about.protocol, ARROW[c.about.direction], c.about.endpoint].filter(Boolean).join(' · '), this.when(c.about), this.amount(c),
-      c.about.closed && `closed: ${c.about.closed}`, c.about.transport && `transport: ${c.about.transport}`].filter(Boolean).join('\n'));
+    return [c.path, [c.about.protocol, ARROW[c.about.direction], c.about.endpoint].filter(Boolean).join(' · '), this.when(c.about), this.amount(c),
+      c.about.closed && `closed: ${c.about.closed}`, c.about.transport && `transport: ${c.about.transport}`].filter(Boolean).map(visible).join('\n');
   }
 
   move(i) {

@@ -12,6 +12,9 @@ const MAX_NOTES = 200;
 const MAX_FILES = 1000;
 const MAX_TOLD = 50;
 
+/** All that a finding says, a line each. */
+const wholeOf = (f) => [f.message, f.expected && `expected ${f.expected}`, f.found && `found ${f.found}`, f.cost].filter(Boolean).map(visible).join('\n');
+
 /** Findings, fetched by pages. */
 export class Findings {
   constructor(app) {
@@ -104,7 +107,7 @@ export class Findings {
     const f = it.finding;
     kind.textContent = f.kind;
     message.textContent = visible(f.message);
-    message.title = e.title = visible([f.message, f.expected && `expected ${f.expected}`, f.found && `found ${f.found}`, f.cost].filter(Boolean).join('\n'));
+    message.title = e.title = wholeOf(f);
     place.textContent = `${it.frame ? `frame ${number(it.frame)} · ` : ''}offset ${number(f.at ?? f.offset)}${f.field ? ` · ${visible(f.field)}` : ''}`;
   }
 
@@ -112,7 +115,7 @@ export class Findings {
   fillTold(kind, message, place, e, f) {
     kind.textContent = visible(f.kind);
     message.textContent = visible(f.message);
-    message.title = e.title = visible([f.message, f.expected && `expected ${f.expected}`, f.found && `found ${f.found}`, f.cost].filter(Boolean).join('\n'));
+    message.title = e.title = wholeOf(f);
     place.textContent = `offset ${number(f.at ?? f.offset)} · told by the sidecar alone`;
   }
 
