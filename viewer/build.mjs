@@ -97,7 +97,9 @@ if (size > MAX_WASM || packed > MAX_WASM_GZIP) {
 
 function licences() {
   const parts = [['Go runtime and wasm_exec.js', join(goroot, 'LICENSE')]];
-  for (const p of ['hyparquet', 'hyparquet-compressors', 'fzstd', '@noble/hashes']) parts.push([p, join(here, 'node_modules', p, 'LICENSE')]);
-  parts.push(['xxhash-wasm', join(here, 'node_modules', 'xxhash-wasm', 'LICENSE.md')]);
+  for (const p of ['hyparquet', 'hyparquet-compressors', 'fzstd', 'xxhash-wasm', '@noble/hashes']) {
+    const folder = join(here, 'node_modules', p);
+    parts.push([p, join(folder, readdirSync(folder).find((f) => /^licen[cs]e/i.test(f)))]);
+  }
   return parts.map(([name, file]) => `── ${name} ──\n\n${readFileSync(file, 'utf8').trim()}\n`).join('\n');
 }
