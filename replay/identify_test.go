@@ -223,7 +223,7 @@ func TestNoUUIDPruned(t *testing.T) {
 		c := s.Context.Wire()
 		for i := range c.Entries {
 			c.Entries[i].Values = slices.DeleteFunc(c.Entries[i].Values, func(v wire.ContextValue) bool {
-				return v.Name == dendro.ValueOpening || v.Name == dendro.ValueOpeningWhole
+				return v.Name == dendro.ValueOpening || v.Name == dendro.ValueOpeningFrames || v.Name == dendro.ValueOpeningWhole
 			})
 		}
 		s.Context = sidecar.ContextOf(c)

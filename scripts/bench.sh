@@ -7,7 +7,13 @@ set -u
 cd "$(dirname "$0")/.."
 failed=0
 run() { echo; echo "== $1"; shift; "$@" || failed=1; }
-bench() { go test -run '^$' -bench "$2" -benchtime "${3:-1s}" -benchmem "./$1/" | grep -v '^PASS\|^ok\|^goos\|^goarch'; }
+bench() {
+  out=$(mktemp) && code=0
+  go test -run '^$' -bench "$2" -benchtime "${3:-1s}" -benchmem "./$1/" > "$out" || code=$?
+  grep -v '^PASS\|^ok\|^goos\|^goarch' "$out"
+  rm -f "$out"
+  return "$code"
+}
 
 run "dendro: a walk, decode, scan, read" bench wire/dendro .
 run "melin: decode, and CRC against the polynomial alone" bench wire/melin .

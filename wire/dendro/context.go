@@ -25,9 +25,11 @@ const (
 	// ValueSeenFull is 1 once a Full index was seen.
 	ValueSeenFull = "seen_full"
 	// ValueOpening is the digest of the connection's opening, in the first entry;
-	// ValueOpeningWhole is 1 once it changes no more.
-	ValueOpening      = "opening"
-	ValueOpeningWhole = "opening_whole"
+	// ValueOpeningFrames is how many frames are in it, ValueOpeningWhole is 1 once
+	// it changes no more.
+	ValueOpening       = "opening"
+	ValueOpeningFrames = "opening_frames"
+	ValueOpeningWhole  = "opening_whole"
 )
 
 // entryCost is what an entry's numbers and names are counted as.
@@ -79,6 +81,7 @@ func (d *Decoder) Context(limit int) *wire.Context {
 		if o := d.opening; o.Known && len(c.Entries) == 0 {
 			e.Values = append(e.Values,
 				wire.ContextValue{Name: ValueOpening, Bytes: slices.Clone(o.Digest[:])},
+				wire.ContextValue{Name: ValueOpeningFrames, Num: uint64(o.Frames)},
 				wire.ContextValue{Name: ValueOpeningWhole, Num: number(o.Whole)})
 		}
 		c.Entries = append(c.Entries, e)

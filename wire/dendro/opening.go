@@ -15,11 +15,14 @@ const (
 	OpeningSize = 16
 	// MaxOpening is how many first bytes of a frame count for it.
 	MaxOpening = 64 << 10
+	// MaxOpeningFrames is how many frames an opening has at most: a connection
+	// without a row is known by these.
+	MaxOpeningFrames = 1024
 )
 
 // Opening is what is known of how a connection begins: a digest (FNV-1a, 128
 // bits, chained) of the first bytes of each of its frames, up to and with the
-// first Rows frame that has a row: at most MaxOpening, of Index and Segment those
+// first Rows frame that has a row, MaxOpeningFrames at most; of a frame at most MaxOpening, of Index and Segment those
 // before the blobs, of an unknown kind its length and number. It is the same
 // however the connection goes on, and it goes with the context. It proves
 // nothing: who sends the same first bytes has the same.
@@ -28,7 +31,10 @@ type Opening struct {
 	// Known: the decoder began where the connection does, or was told by its
 	// context.
 	Known bool
-	// Whole: the first row came, so that the digest changes no more.
+	// Frames are in the digest.
+	Frames uint32
+	// Whole: the first row came, or MaxOpeningFrames without one, so that the
+	// digest changes no more.
 	Whole bool
 }
 
@@ -49,7 +55,9 @@ func (o *Opening) frame(u wire.Unit) {
 	h.Write(o.Digest[:])
 	h.Write(b)
 	h.Sum(o.Digest[:0])
-	o.Whole = u.Kind == KindRows && len(b) >= rowsFirst && binary.LittleEndian.Uint32(b[rowsCount:]) > 0
+	o.Frames++
+	row := u.Kind == KindRows && len(b) >= rowsFirst && binary.LittleEndian.Uint32(b[rowsCount:]) > 0
+	o.Whole = row || o.Frames >= MaxOpeningFrames
 }
 
 // restore takes over what an entry of a context says, if it says anything.
@@ -62,6 +70,7 @@ func (o *Opening) restore(e wire.ContextEntry) (ok bool) {
 		return false
 	}
 	whole, _ := e.Value(ValueOpeningWhole)
-	*o = Opening{Digest: [OpeningSize]byte(v.Bytes), Known: true, Whole: whole.Num != 0}
+	frames, _ := e.Value(ValueOpeningFrames)
+	*o = Opening{Digest: [OpeningSize]byte(v.Bytes), Known: true, Frames: uint32(min(frames.Num, MaxOpeningFrames)), Whole: whole.Num != 0}
 	return true
 }

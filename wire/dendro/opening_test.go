@@ -103,6 +103,16 @@ func TestOpeningEnds(t *testing.T) {
 	if got[int64(open)].Whole || !got[int64(len(b))].Whole {
 		t.Errorf("%+v", got)
 	}
+	long := b[:open:open]
+	for i := 0; i < dendro.MaxOpeningFrames; i++ {
+		long = dendro.AppendRowsOf(long, 1, 2+uint64(i), dendro.State{}, nil)
+	}
+	got = openings(t, long, 0, wire.Config{})
+	for at, o := range got {
+		if o.Whole != (o.Frames == dendro.MaxOpeningFrames) || o.Whole && o != got[int64(len(long))] {
+			t.Errorf("%d: %+v of a connection without a row", at, o)
+		}
+	}
 	if o := openings(t, b, dendro.PreambleSize, wire.Config{Context: wire.MidStream(dendro.Name)})[int64(len(b))]; o.Known {
 		t.Errorf("from the middle: %+v", o)
 	}
