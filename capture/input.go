@@ -536,7 +536,7 @@ func (in *inputs) file(p string, named bool) error {
 	n := ParseName(base)
 	f := &File{Path: p, Name: wire.SafeText(base, 200), Number: n.Number, fs: in.opt.FS, expected: -1}
 	switch n.Form {
-	case FormJournal, FormLock, FormDestination, FormIndex, FormSums, FormTemporary:
+	case FormJournal, FormLock, FormDestination, FormList, FormIndex, FormSums, FormTemporary:
 		in.onlyBeside(p, n.Form, named)
 		return nil
 	case FormSidecar, FormOpening:
@@ -592,6 +592,7 @@ var besides = map[Form]string{
 	FormJournal:     "the journal of a directory: give the folder, or its .cap files",
 	FormLock:        "the lock of a directory: give the folder, or its .cap files",
 	FormDestination: "the mark of a directory that is shipped to: give the folder, or its .cap files",
+	FormList:        "the list of a directory for the viewer: give the folder, or its .cap files",
 	FormIndex:       "an arrival index: give the .cap file beside it",
 	FormSums:        "the sums of one: give the .cap file beside it",
 	FormSidecar:     "the sidecar of one: give the .cap file beside it",

@@ -32,6 +32,9 @@ const (
 	// DestinationName is the mark by which a directory that is shipped to is
 	// known again.
 	DestinationName = "destination.id"
+	// ListName is the list by which the viewer opens the directory from a file
+	// server (docs/viewer.md). Nothing here reads it.
+	ListName = "list.json"
 
 	extBytes      = ".cap"
 	extPartial    = ".cap.partial"
@@ -73,6 +76,8 @@ const (
 	FormLock
 	// FormDestination: the mark of a directory that is shipped to.
 	FormDestination
+	// FormList: the list of a file server.
+	FormList
 )
 
 // Name is a parsed file name.
@@ -94,6 +99,8 @@ func ParseName(base string) Name {
 		return Name{Form: FormLock}
 	case DestinationName:
 		return Name{Form: FormDestination}
+	case ListName:
+		return Name{Form: FormList}
 	case DestinationName + extTemporary:
 		return Name{Form: FormTemporary}
 	}

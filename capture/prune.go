@@ -163,7 +163,7 @@ func (p *pruning) look() error {
 	partial := map[string]bool{}
 	for _, n := range names {
 		pn := ParseName(n)
-		if pn.Form == FormForeign || pn.Form == FormLock || pn.Form == FormDestination || pn.Form == FormTemporary && pn.Connection == "" {
+		if pn.Form == FormForeign || pn.Form == FormLock || pn.Form == FormDestination || pn.Form == FormList || pn.Form == FormTemporary && pn.Connection == "" {
 			continue
 		}
 		st, err := fsys.Stat(filepath.Join(p.dir, n))

@@ -22,6 +22,7 @@ import (
 	"strings"
 	"time"
 
+	"wiretape/capture"
 	"wiretape/internal/jsontext"
 )
 
@@ -130,7 +131,7 @@ func NewServer(page fs.FS, files []File) *Server {
 }
 
 // Path is where the page is, with its files open.
-func (s *Server) Path() string { return s.root + "?list=" + ListName }
+func (s *Server) Path() string { return s.root + "?list=" + capture.ListName }
 
 // local says that a request was made to this machine by its own name. A page
 // elsewhere whose name was made to lead here asks with another.
@@ -165,7 +166,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch number, isFile := strings.CutPrefix(rest, "files/"); {
 	case isFile:
 		s.file(w, r, number)
-	case rest == ListName:
+	case rest == capture.ListName:
 		s.list(w)
 	case rest == "":
 		s.asset(w, r, "index.html")
@@ -191,14 +192,11 @@ func writeList(w io.Writer, files []File, url func(i int) string) error {
 	return jsontext.Write(w, list, "")
 }
 
-// ListName is where the list of a folder lies for a file server, in the folder:
-// it does not name itself.
-const ListName = "list.json"
-
 // WriteList writes the list of the files of a folder, for a file server that has
-// it: the URLs are from the folder itself.
+// it: the URLs are from the folder itself. It lies there as capture.ListName, and
+// does not name itself.
 func WriteList(w io.Writer, files []File, folder string) error {
-	files = slices.DeleteFunc(slices.Clone(files), func(f File) bool { return filepath.Base(f.Name) == ListName })
+	files = slices.DeleteFunc(slices.Clone(files), func(f File) bool { return filepath.Base(f.Name) == capture.ListName })
 	return writeList(w, files, func(i int) string {
 		name, err := filepath.Rel(folder, files[i].Name)
 		if err != nil {

@@ -26,6 +26,25 @@ export function bytes(n) {
   return `${v < 10 ? v.toFixed(2) : v < 100 ? v.toFixed(1) : Math.round(v)} ${units[i]}`;
 }
 
+/** How many colours of kinds there are (app.css). */
+const COLOURS = 10;
+
+/**
+ * The colours of a capture's kinds: of a frame by its number, the same in every
+ * capture, unless another kind has that one already.
+ */
+export function colours(kinds) {
+  const taken = new Set();
+  return kinds.map((k) => {
+    // What is no frame begins at the other end.
+    let c = k.type === 'preamble' ? 0 : k.type === 'frame' ? (1 + k.kind) % COLOURS : COLOURS - 1;
+    const step = k.type === 'frame' || k.type === 'preamble' ? 1 : COLOURS - 1;
+    for (let n = 0; taken.has(c) && n < COLOURS; n++) c = (c + step) % COLOURS;
+    taken.add(c);
+    return c;
+  });
+}
+
 const floorDiv = (a, b) => (a >= 0n ? a / b : -((-a + b - 1n) / b));
 const pad = (n, w) => String(n).padStart(w, '0');
 const year = (y) => (y < 0 ? `-${pad(-y, 4)}` : pad(y, 4));

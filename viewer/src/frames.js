@@ -160,9 +160,9 @@ export class Frames {
     e.dataset.row = r?.row ?? '';
     e.setAttribute('aria-rowindex', i + 2);
     e.setAttribute('aria-selected', i === this.selected ? 'true' : 'false');
-    const kind = r ? this.app.slot(r) : -1;
+    const kind = r ? this.app.slot(r) : 0;
     e.className = `row${i === this.selected ? ' selected' : ''}${r && r.type !== 'frame' ? ` t-${r.type}` : ''}${r?.findings ? ' found' : ''}${r ? '' : ' waiting'}`;
-    e.style.setProperty('--kind', `var(--k${kind % 10})`);
+    e.style.setProperty('--kind', `var(--k${kind})`);
     this.shown.forEach((c, j) => {
       const cell = e.children[j];
       const text = r ? this.text(c, r) : '';

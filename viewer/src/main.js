@@ -1,7 +1,7 @@
 // The page: what is open, what is selected, and how the parts hear of it.
 
 import { $, h, say, visible } from './dom.js';
-import { bytes, hex, many, number, parseShown, rowName, time } from './format.js';
+import { bytes, colours, hex, many, number, parseShown, rowName, time } from './format.js';
 import { COLUMNS, Frames } from './frames.js';
 import { Hex } from './hex.js';
 import { Link, Stale } from './link.js';
@@ -349,6 +349,7 @@ class App {
   indexed(m) {
     if (!this.info) return;
     this.status = m.status;
+    this.colours = colours(m.status.kinds);
     this.told = m.told ?? [];
     this.indexing = !m.done;
     const { start, end } = this.info;
@@ -577,10 +578,10 @@ class App {
     return Boolean(this.unit) && this.unit.row === this.frames.selectedRow && document.body.dataset.unit === String(this.unit.row);
   }
 
-  /** The colour slot of a row's kind. */
+  /** The colour of a row's kind. */
   slot(r) {
     const i = this.status?.kinds.findIndex((k) => k.type === r.type && (r.type !== 'frame' || (k.kind === r.kind && k.name === r.name))) ?? -1;
-    return i < 0 ? 0 : i;
+    return i < 0 ? 0 : this.colours[i];
   }
 
   async openRow(row, then) {

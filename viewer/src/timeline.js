@@ -274,7 +274,7 @@ export class Timeline {
       axis.kinds.forEach((k, slot) => {
         if (!k?.[i]) return;
         const part = (k[i] / totals[i]) * full;
-        g.fillStyle = colour(`--k${slot % 10}`);
+        g.fillStyle = colour(`--k${this.app.colours[slot]}`);
         g.fillRect((i - a) * bw, y - part, Math.max(1, bw - (bw > 3 ? 1 : 0)), part);
         y -= part;
       });
@@ -483,7 +483,7 @@ export class Timeline {
         class: 'chip', type: 'button', title: `Show only ${name}: ${many(k.rows, 'row')}, ${bytes(k.bytes)}`,
         onclick: () => this.app.addFilter(k.type === 'frame' ? `kind == ${plain ? k.name : k.kind}` : `type == ${k.type}`, sameKind),
       }, h('span', { class: 'swatch', 'aria-hidden': 'true' }), h('span', { text: name }), h('span', { class: 'n', text: number(k.rows) }));
-      b.style.setProperty('--kind', `var(--k${i % 10})`);
+      b.style.setProperty('--kind', `var(--k${this.app.colours[i]})`);
       return b;
     }));
   }

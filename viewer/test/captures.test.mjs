@@ -1008,6 +1008,14 @@ test('a capture of several files on a file server opens by a list; what lies bes
   writeFileSync(join(folder, `${cap}.damaged`), 'x');
   writeFileSync(join(folder, '.DS_Store'), 'x');
   for (let i = 0; i < 2; i++) writeFileSync(join(folder, 'list.json'), spawnSync(replay, ['view', '--list', folder]).stdout);
+  // The commands know it too.
+  rmSync(join(folder, `${cap}.damaged`));
+  rmSync(join(folder, '.DS_Store'));
+  const capture = join(work, 'capture');
+  execFileSync('go', ['build', '-o', capture, './cmd/capture'], { cwd: root, stdio: 'inherit' });
+  assert.equal(spawnSync(capture, ['verify', folder]).status, 0);
+  writeFileSync(join(folder, `${cap}.damaged`), 'x');
+  writeFileSync(join(folder, '.DS_Store'), 'x');
   const site = await serve({ '/v/': dist, '/c/': folder });
   const page = await openPage(browser, `${site.base}/v/?list=${encodeURIComponent('/c/list.json')}`);
   await page.waitForFunction(() => document.body.dataset.done === '1');

@@ -5,7 +5,7 @@ import test from 'node:test';
 import assert from 'node:assert/strict';
 import { readFileSync, readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { duration, parseShown, parseTime, span, time, bytes } from '../src/format.js';
+import { bytes, colours, duration, parseShown, parseTime, span, time } from '../src/format.js';
 import { Arrivals, arrivalAxis, stretches } from '../src/worker/arrivals.js';
 import { compare, describe, group, load, runs, whatItIs } from '../src/worker/captures.js';
 import { crc32c } from '../src/worker/crc32c.js';
@@ -36,6 +36,17 @@ class Memory {
     return this.bytes.slice(from, from + n);
   }
 }
+
+test('a kind has its colour in every capture, and no other kind has it', () => {
+  const frame = (kind) => ({ type: 'frame', kind });
+  const one = [{ type: 'preamble' }, frame(1), frame(2), frame(4), { type: 'junk' }, frame(3)];
+  const two = [{ type: 'preamble' }, frame(4), frame(1), frame(3), frame(2)];
+  const by = (list) => Object.fromEntries(list.map((k, i) => [`${k.type} ${k.kind}`, colours(list)[i]]));
+  for (const [k, c] of Object.entries(by(two))) assert.equal(by(one)[k], c, k);
+  const many = [{ type: 'preamble' }, frame(0), frame(10), frame(20), frame(153), { type: 'junk' }, { type: 'cut' }, { type: 'zeros' }, frame(8), frame(9)];
+  assert.equal(new Set(colours(many)).size, 10);
+  assert.ok(colours([...many, frame(11)]).every((c) => c >= 0 && c < 10));
+});
 
 test('times are exact to the nanosecond, before 1970 and at the ends of the range', () => {
   assert.equal(time('1700000000123456789', 'utc'), '2023-11-14 22:13:20.123456789');

@@ -52,7 +52,7 @@ export function group(files) {
   }
   // Files of a capture that are no bytes, such as its journal, are no connections,
   // nor are copies that were set aside as damaged and what desktops leave behind.
-  const side = /(^|\/)(journal\.jsonl|lock|destination\.id|README[^/]*|Thumbs\.db|desktop\.ini|\.[^/]*)$|\.(sha256|new|idx|damaged)$/;
+  const side = /(^|\/)(journal\.jsonl|lock|destination\.id|list\.json|README[^/]*|Thumbs\.db|desktop\.ini|\.[^/]*)$|\.(sha256|new|idx|damaged)$/;
   const among = capture.size > 0;
   const journals = new Map(plain.filter((f) => /(^|\/)journal\.jsonl$/.test(f.path)).map((f) => [f.path.slice(0, f.path.lastIndexOf('/') + 1), f.part]));
   for (const c of out) c.journal = journals.get(c.path.slice(0, c.path.lastIndexOf('/') + 1)) ?? null;
