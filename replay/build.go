@@ -542,7 +542,7 @@ func (b *builder) skipped(p *part, r *dendro.Rows, off int64) error {
 		return nil
 	}
 	b.report.Counts.RowsSkipped += int64(r.Count)
-	p.lose(skippedLoss(p, r, off))
+	b.sources.skip(p, r, off, &b.names)
 	return nil
 }
 

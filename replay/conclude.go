@@ -13,7 +13,6 @@ import (
 	"wiretape/capture"
 	"wiretape/replay/archive"
 	"wiretape/wire"
-	"wiretape/wire/dendro"
 )
 
 // other notes a connection that a dendro rebuild has no use for. wayBack says
@@ -220,7 +219,7 @@ func (b *builder) healed(s *source, id int64, p *part, l *Loss) (bool, error) {
 			return true, nil
 		}
 	}
-	if from == to && l.Kind != dendro.KindRowsSkipped || l.hole {
+	if from == to || l.hole {
 		// A loss at the end of a connection has no end of its own; and bytes that
 		// are gone may have held anything, not rows alone.
 		return false, nil

@@ -1169,7 +1169,7 @@ func (f *follower) skipped(p *part, r *dendro.Rows, off int64) error {
 	if !f.muted {
 		f.report.Counts.RowsSkipped += int64(r.Count)
 	}
-	p.lose(skippedLoss(p, r, off))
+	f.reg.skip(p, r, off, &f.names)
 	return nil
 }
 

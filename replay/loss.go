@@ -299,7 +299,7 @@ func (b *builder) heal(s *source, id int64) (whole bool, err error) {
 // told says that what was lost is known by its kind alone.
 func (l *Loss) told() bool {
 	switch l.Kind {
-	case KindInterruption, dendro.KindGap, dendro.KindRowsSkipped:
+	case KindInterruption, dendro.KindGap:
 		return true
 	}
 	return false
@@ -314,7 +314,7 @@ func (b *builder) stateOf(s *source, id int64, p *part, l *Loss) (LossState, err
 	}
 	if l.frag != nil {
 		state, err := b.fragmentHeld(s, id, p, l.frag)
-		if err != nil || state != LossUnknown {
+		if err != nil || state != LossUnknown || l.Kind == dendro.KindRowsSkipped {
 			return state, err
 		}
 	}

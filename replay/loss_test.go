@@ -187,3 +187,91 @@ func TestUpdateMakesLossesGood(t *testing.T) {
 		}
 	}
 }
+
+// TestSkippedRowsHeldAgainstTheArchive: rows that were skipped are made good just
+// when every one of them is there otherwise; a frame without rows loses nothing.
+func TestSkippedRowsHeldAgainstTheArchive(t *testing.T) {
+	b := must(os.ReadFile(stream("real/live")))
+	ends := frameEnds(b)
+	full := slices.IndexFunc(ends, func(e int) bool { return b[e+dendro.LenSize] == dendro.KindIndex })
+	lacking := slices.Concat(b[:ends[full]], b[ends[full+1]:])
+	dir := t.TempDir()
+	skips, other := filepath.Join(dir, "skips.stream"), filepath.Join(dir, "other.stream")
+	write(t, skips, lacking)
+
+	r, _ := mustBuild(t, Options{}, skips)
+	if r.ExitCode() != 3 || r.Losses.Found == 0 || r.Losses.Missing != r.Losses.Found {
+		t.Fatalf("alone: exit code %d, %+v", r.ExitCode(), r.Losses)
+	}
+	losses := func(r *Report) (ls []Loss) {
+		for _, src := range r.Source {
+			ls = append(ls, src.Losses...)
+		}
+		return ls
+	}
+	for _, l := range losses(r) {
+		if l.Rows == 0 {
+			t.Errorf("a frame without rows is a loss: %s", l.text())
+		}
+	}
+	found := r.Losses.Found
+
+	for _, build := range []func() *Report{
+		func() *Report { r, _ := mustBuild(t, Options{}, skips, stream("real/live")); return r },
+		func() *Report { return update(t, filepath.Join(t.TempDir(), "a.dendro"), skips, stream("real/live")) },
+	} {
+		r := build()
+		var text strings.Builder
+		if err := r.Text(&text, "OUT"); err != nil {
+			t.Fatal(err)
+		}
+		if r.ExitCode() != 0 || r.Losses != (Losses{Found: found, MadeGood: found}) || strings.Contains(text.String(), "closes it") {
+			t.Errorf("with all of it: exit code %d, %+v\n%s", r.ExitCode(), r.Losses, text.String())
+		}
+	}
+
+	// The other one lacks one Rows frame that was skipped here, and no more.
+	at := int(losses(r)[found/2].Offset) + ends[full+1] - ends[full]
+	i := slices.Index(ends, at)
+	if i < 0 || b[at+dendro.LenSize] != dendro.KindRows {
+		t.Fatalf("no Rows frame at %d", at)
+	}
+	write(t, other, slices.Concat(b[:at], b[ends[i+1]:]))
+	r, _ = mustBuild(t, Options{}, skips, other)
+	missing := 0
+	for _, l := range losses(r) {
+		if l.Kind == dendro.KindRowsSkipped && l.State != LossMadeGood {
+			missing++
+		}
+	}
+	if missing != 1 || r.ExitCode() != 3 {
+		t.Errorf("with all but one frame: %d of %d missing, exit code %d", missing, found, r.ExitCode())
+	}
+}
+
+// TestSkippedRowsAreBounded: of rows beyond what is held it can't be told whether
+// they are there.
+func TestSkippedRowsAreBounded(t *testing.T) {
+	b := must(os.ReadFile(stream("real/live")))
+	var names interned
+	var p part
+	p.conn = &connection{Connection: &capture.Connection{ID: "c"}}
+	g := &registry{skipped: maxSkippedBytes - 1}
+	ends := frameEnds(b)
+	for i := 1; i < len(ends); i++ {
+		if b[ends[i-1]+dendro.LenSize] != dendro.KindRows {
+			continue
+		}
+		x := dendro.Fragment(b[ends[i-1]:ends[i]], 0)
+		g.skip(&p, &x.Rows, int64(ends[i-1]), &names)
+	}
+	if len(p.losses) == 0 {
+		t.Fatal("no loss")
+	}
+	for _, l := range p.losses {
+		state, err := (&builder{}).fragmentHeld(nil, 0, &p, l.frag)
+		if err != nil || state != LossUnknown || l.Rows == 0 || len(l.frag.rows) > 0 {
+			t.Errorf("%s: %s, %v", l.text(), state, err)
+		}
+	}
+}

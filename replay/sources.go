@@ -140,6 +140,9 @@ type registry struct {
 	words    words
 	// uuids and spans are how many bytes of the limits are used.
 	uuids, spans int
+	// skipped is how many bytes the rows take that were skipped and are held
+	// against the archive at the end.
+	skipped int
 	// found takes the finding that a limit is reached, once.
 	found func(wire.Finding)
 }
@@ -420,13 +423,31 @@ func (c *connection) lose(p *part, l Loss, pass int, mine func(*part) bool) {
 	}
 }
 
-// skippedLoss is the loss of a Rows frame that rule 3 skips.
-func skippedLoss(p *part, r *dendro.Rows, off int64) Loss {
-	l := Loss{Kind: dendro.KindRowsSkipped, Connection: p.conn.ID, Offset: off, Rows: int64(r.Count)}
+// maxSkippedBytes is the most that the rows of all losses take that rule 3 made,
+// skippedOverhead bytes and the stream's name for each. Whether what is beyond
+// that is in the archive can't be told.
+const (
+	maxSkippedBytes = 16 << 20
+	skippedOverhead = 32
+)
+
+// skip notes the loss of a Rows frame that rule 3 skips. One without rows loses
+// nothing.
+func (g *registry) skip(p *part, r *dendro.Rows, off int64, names *interned) {
+	if r.Count == 0 {
+		return
+	}
+	x := &fragment{Partial: dendro.Partial{Kind: dendro.KindRows, HasCount: true, Count: uint64(r.Count)}}
+	l := Loss{Kind: dendro.KindRowsSkipped, Connection: p.conn.ID, Offset: off, Rows: int64(r.Count), frag: x}
 	for row := range r.All() {
 		l.widen(row.TS)
+		size := skippedOverhead + len(row.Stream)
+		if x.more = x.more || g.skipped+size > maxSkippedBytes; !x.more {
+			g.skipped += size
+			x.rows = append(x.rows, rowAt{names.of(row.Stream), row.TS})
+		}
 	}
-	return l
+	p.lose(l)
 }
 
 // gapLoss is the loss of the sequence numbers before a Rows frame.

@@ -155,6 +155,9 @@ func (w *walker) units(units *capture.UnitReader, each func(u wire.Unit) (bool, 
 		}
 		hole := false
 		for _, f := range found {
+			if f.Kind == dendro.KindRowsSkipped && f.Offset == u.Offset && rowless(u, units.Decoder()) {
+				continue // nothing was skipped
+			}
 			hole = w.report(f) || hole
 		}
 		if err := w.v.failed(); err != nil {
@@ -213,6 +216,16 @@ func (w *walker) units(units *capture.UnitReader, each func(u wire.Unit) (bool, 
 			}
 		}
 	}
+}
+
+// rowless says that a unit is a Rows frame without rows.
+func rowless(u wire.Unit, dec wire.Decoder) bool {
+	d, ok := dec.(*dendro.Decoder)
+	if !ok || u.Type != wire.UnitFrame || u.Kind != dendro.KindRows {
+		return false
+	}
+	rows := d.Last().Rows
+	return rows != nil && rows.Count == 0
 }
 
 // report passes a finding on, and says whether it is a hole.

@@ -71,8 +71,15 @@ func skippedFinding(u wire.Unit, who string, r *Rows, s State, why Disposition) 
 	} else {
 		m += ", but the index here is at " + want
 	}
-	return frameFinding(u, KindRowsSkipped, "index_state", want, r.IndexState.text(), m,
-		wire.Itoa(int64(r.Count))+" rows are skipped: they can't be attributed")
+	cost := ""
+	switch r.Count {
+	case 0:
+	case 1:
+		cost = "1 row is skipped: it can't be attributed"
+	default:
+		cost = wire.Itoa(int64(r.Count)) + " rows are skipped: they can't be attributed"
+	}
+	return frameFinding(u, KindRowsSkipped, "index_state", want, r.IndexState.text(), m, cost)
 }
 
 // text is a state as people compare it: two numbers in hex.
