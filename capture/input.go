@@ -1045,16 +1045,18 @@ func (c *Connection) choose(files []*File) (best, gone *File) {
 		}
 		if o.f.Length < first.f.Length && first.f.startsWith(o.f, o.sum) {
 			c.add(wire.Finding{Kind: KindDoubled, File: o.f.Name, Length: o.f.Length,
-				Message: o.f.Name + " was given twice, once as the first " + wire.Count(o.f.Length, "byte") + " of the other, which is used"})
+				Message: o.f.Name + " was given twice, " + wire.SafeText(o.f.Path, 0) + " as the first " + wire.Count(o.f.Length, "byte") + " of " + wire.SafeText(first.f.Path, 0) + ", which is used"})
 			continue
 		}
-		why := "neither can be proved"
+		// Both have one name: their paths tell them apart.
+		used, other := wire.SafeText(first.f.Path, 0), wire.SafeText(o.f.Path, 0)
+		why := "neither can be proved, " + used + " is used"
 		if first.fits {
 			why = "the one that its sidecar proves is used"
 		}
 		c.add(wire.Finding{Kind: KindConflict, File: o.f.Name,
 			Want: first.sum, Got: o.sum,
-			Message: "file " + wire.Itoa(first.f.Number) + " of " + c.ID + " was given with different bytes, as " + first.f.Name + " and as " + o.f.Name + "; " + why,
+			Message: "file " + wire.Itoa(first.f.Number) + " of " + c.ID + " was given with different bytes, as " + used + " and as " + other + "; " + why,
 			Cost:    wire.Count(o.f.Length, "byte") + " not used"})
 	}
 	return first.f, nil

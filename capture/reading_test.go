@@ -349,6 +349,11 @@ func TestLessonFileSets(t *testing.T) {
 					t.Fatalf("no %s at %d of %d bytes: %+v", c.kind, c.offset, c.length, all)
 				}
 			}
+			for _, f := range all {
+				if f.Kind == capture.KindConflict && !(strings.Contains(f.Message, "/a/"+f.File) && strings.Contains(f.Message, "/b/"+f.File)) {
+					t.Fatalf("the two can't be told apart: %s", f.Message)
+				}
+			}
 			for name, b := range m.Files() {
 				if !bytes.Equal(before[name], b) {
 					t.Fatalf("reading changed %s", name)

@@ -88,6 +88,9 @@ func setupBuild(fs *pflag.FlagSet, captures bool) func(*cli.Run) error {
 		if err := apart(r.Args, opt.Archive); err != nil {
 			return err
 		}
+		if err := hasFolder("--archive", opt.Archive); err != nil {
+			return err
+		}
 		set, err := in.open(r.Args)
 		if err != nil && !(follow && notYet(err)) {
 			return err
@@ -193,8 +196,8 @@ func freePage(page, archive string, replace bool) error {
 	if st, err := os.Lstat(page); err == nil && (!replace || !st.Mode().IsRegular()) {
 		return cli.Usagef("--html %s is there already", page)
 	}
-	if info, err := os.Stat(filepath.Dir(page)); err != nil || !info.IsDir() {
-		return cli.Usagef("--html %s: there is no folder %s", page, filepath.Dir(page))
+	if err := hasFolder("--html", page); err != nil {
+		return err
 	}
 	if err := unfinished.Clash([]string{page}, archive); err != nil {
 		return cli.Usagef("--html %s: the archive is written there, or what belongs to it", page)

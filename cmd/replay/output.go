@@ -2,6 +2,8 @@ package main
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 
 	"wiretape/cmd/internal/cli"
 	"wiretape/internal/unfinished"
@@ -11,6 +13,14 @@ import (
 func apart(inputs []string, out string) error {
 	if err := unfinished.Clash(inputs, out); err != nil {
 		return cli.Usagef("%v: name another output", err)
+	}
+	return nil
+}
+
+// hasFolder refuses an output whose folder is not there.
+func hasFolder(flag, out string) error {
+	if info, err := os.Stat(filepath.Dir(out)); err != nil || !info.IsDir() {
+		return cli.Usagef("%s %s: there is no folder %s", flag, out, filepath.Dir(out))
 	}
 	return nil
 }
