@@ -222,3 +222,66 @@ func lastWhole(b []byte) (end int64, how wire.Ending) {
 		end = u.End()
 	}
 }
+
+// TestTransportCut: a transport that was cut where a frame ends is told by verify
+// and info, once and at the connection's end; one that was cut inside a frame is
+// told by its frames alone, and one that ended otherwise not at all.
+func TestTransportCut(t *testing.T) {
+	var b []byte
+	for name, s := range realStreams(t) {
+		if strings.HasSuffix(name, "real/small.stream") {
+			b = s
+		}
+	}
+	whole, _ := lastWhole(b)
+	for what, c := range map[string]struct {
+		bytes []byte
+		kind  string
+		want  string
+	}{
+		"at a boundary":  {b[:whole], sidecar.TransportCut, capture.KindTransportCut},
+		"inside a frame": {b[:whole-1], sidecar.TransportCut, wire.KindCut},
+		"raw":            {[]byte("these are words of nobody"), sidecar.TransportCut, capture.KindTransportCut},
+		"nothing":        {nil, sidecar.TransportCut, ""},
+		"clean":          {b[:whole], sidecar.TransportClean, ""},
+		"no witness":     {b[:whole], sidecar.TransportUnwitnessed, ""},
+	} {
+		m := vfs.NewMem()
+		d, err := capture.Create("/r", capture.Options{FS: m, Clock: newClock(), RotateBytes: 64 << 10})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w, err := d.Connect(capture.ConnInfo{Protocol: "auto"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Write(c.bytes, newClock().Now()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Close(sidecar.Verdict{Kind: c.kind, Detail: "cut: why"}, sidecar.ClosedError); err != nil {
+			t.Fatal(err)
+		}
+		if err := d.Close(); err != nil {
+			t.Fatal(err)
+		}
+		in := capture.InputOptions{FS: m}
+		rep, err := capture.Verify([]string{"/r"}, capture.VerifyOptions{Input: in})
+		if err != nil {
+			t.Fatal(err)
+		}
+		info, err := capture.Describe([]string{"/r"}, capture.InfoOptions{Input: in})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for how, found := range map[string][]wire.Finding{"verify": rep.Findings, "info": info.AllFindings()} {
+			if got := kinds(found); got != c.want {
+				t.Errorf("%s, %s: found %q, want %q", what, how, got, c.want)
+			} else if got == capture.KindTransportCut && found[0].Offset != int64(len(c.bytes)) {
+				t.Errorf("%s, %s: %+v", what, how, found[0])
+			}
+		}
+		if said := strings.Contains(fmt.Sprint(rep.Unproven), "no witness"); said != (c.kind == sidecar.TransportUnwitnessed) {
+			t.Errorf("%s: not proved: %v", what, rep.Unproven)
+		}
+	}
+}

@@ -32,6 +32,9 @@ const (
 	// KindNoEnd: the last file here was closed by rotation; what came behind
 	// it is not here.
 	KindNoEnd = "no-end"
+	// KindTransportCut: the transport was broken off where a frame ends, so that
+	// the frames do not tell that something is missing behind them.
+	KindTransportCut = "transport-cut"
 	// KindShortFile: a file has fewer bytes than its sidecar says.
 	KindShortFile = "short-file"
 	// KindSurplusBytes: a file has bytes behind those that its sidecar proves.

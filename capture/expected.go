@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"wiretape/capture/sidecar"
 	"wiretape/wire"
 )
 
@@ -64,7 +65,11 @@ func (c *Connection) silent() []wire.Finding {
 	if !c.Silent() {
 		return nil
 	}
-	return []wire.Finding{{Kind: KindNothingReceived, Connection: c.ID, Message: "nothing was received: not one byte came"}}
+	f := wire.Finding{Kind: KindNothingReceived, Connection: c.ID, Message: "nothing was received: not one byte came"}
+	if t := c.Transport; t != nil && t.Kind == sidecar.TransportCut {
+		f.Message += ", and the transport was cut: " + wire.SafeText(t.Detail, 300)
+	}
+	return []wire.Finding{f}
 }
 
 // nothing gives a finding for each folder among the inputs in which there is

@@ -197,7 +197,22 @@ func (in *inputs) lastFile(c *Connection, g *gathered, next int64) {
 		return
 	}
 	s := last.Sidecar
-	if s == nil || s.Open || s.Transport != nil || s.Recovery != nil {
+	if s == nil || s.Open || s.Recovery != nil {
+		return
+	}
+	if t := s.Transport; t != nil {
+		// A cut inside a frame is told by the frames.
+		if t.Kind == sidecar.TransportCut && !c.Silent() && (s.EndsAtBoundary || s.Framing != sidecar.FramingFrames) {
+			end := max(last.End(), s.End()) // of a short file too
+			at := wire.Itoa(end)
+			f := wire.Finding{Kind: KindTransportCut, File: last.Name, Offset: end,
+				Message: "the transport of " + c.ID + " was cut behind byte " + at,
+				Cost:    "what the peer sent behind byte " + at + ", if anything"}
+			if t.Detail != "" {
+				f.Message += ": " + wire.SafeText(t.Detail, 300)
+			}
+			c.add(f)
+		}
 		return
 	}
 	switch s.Closed {

@@ -142,6 +142,9 @@ func (v *verifier) connection(c *Connection) error {
 	if !c.Raw && c.Transport == nil && c.Refused == nil {
 		v.unproven(c, "", "no file here says how the connection ended: whether something came behind them")
 	}
+	if t := c.Transport; t != nil && t.Kind == sidecar.TransportUnwitnessed && !c.Silent() {
+		v.unproven(c, "", "the transport has no witness of its end: whether something came behind the last byte")
+	}
 	if len(c.Files) > 0 && c.Files[0].Number != 1 && !c.Raw {
 		v.unproven(c, c.Files[0].Name, "the files before this one are not here: the chain of hashes is only followed from it on")
 	}

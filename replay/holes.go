@@ -45,7 +45,7 @@ func (h missing) bytes() int64 { return max(0, h.to-h.from) }
 // isHole says that findings of a kind tell of bytes that are not here.
 func isHole(kind string) bool {
 	switch kind {
-	case capture.KindMissingFiles, capture.KindPruned, capture.KindNoEnd, capture.KindShortFile:
+	case capture.KindMissingFiles, capture.KindPruned, capture.KindNoEnd, capture.KindTransportCut, capture.KindShortFile:
 		return true
 	}
 	return false

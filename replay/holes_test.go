@@ -317,3 +317,42 @@ func TestExitCodeOfHoles(t *testing.T) {
 		t.Errorf("exit codes %v", said)
 	}
 }
+
+// TestTransportCut: what the transport says was cut behind the last frame is a
+// loss, and one that a whole capture of the same connection makes good.
+func TestTransportCut(t *testing.T) {
+	b := must(os.ReadFile(stream("real/small")))
+	ends := frameEnds(b)
+	at := ends[len(ends)-3]
+	if bytes.Contains(b[at:], []byte("verdict")) {
+		t.Fatal("the stream has the word itself")
+	}
+	dir, n := recorded(t, b[:at], 64<<10)
+	name := must(filepath.Glob(filepath.Join(dir, fmt.Sprintf("*.%08d.json", n))))[0]
+	side := must(os.ReadFile(name))
+	cut := bytes.Replace(side, []byte(`"verdict": "clean"`), []byte(`"verdict": "cut"`), 1)
+	if bytes.Equal(cut, side) {
+		t.Fatalf("no verdict in %s", side)
+	}
+	write(t, name, cut)
+	other := filepath.Join(t.TempDir(), "other.stream")
+	write(t, other, b[:at])
+	for what, c := range map[string]struct {
+		in   []string
+		exit int
+	}{
+		"alone":                       {[]string{dir}, 3},
+		"with another source":         {[]string{dir, stream("telemetry/small")}, 3},
+		"with one that has no more":   {[]string{dir, other}, 3},
+		"with one that has the bytes": {[]string{dir, stream("real/small")}, 0},
+	} {
+		r, _ := mustBuild(t, Options{}, c.in...)
+		added := update(t, filepath.Join(t.TempDir(), "out.dendro"), c.in...)
+		for how, r := range map[string]*Report{"build": r, "update": added} {
+			i := slices.IndexFunc(r.Findings, func(f wire.Finding) bool { return f.Kind == capture.KindTransportCut })
+			if i < 0 || r.Findings[i].Offset != int64(at) || r.Losses.Found != 1 || r.ExitCode() != c.exit || (r.Losses.MadeGood == 1) != (c.exit == 0) {
+				t.Errorf("%s, %s: exit code %d, %+v, %+v", what, how, r.ExitCode(), r.Losses, r.Findings)
+			}
+		}
+	}
+}
