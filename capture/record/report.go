@@ -31,10 +31,16 @@ type Report struct {
 	Verdict string `json:"verdict"`
 	Status
 	// Ended lists the newest connections; EndedOmitted counts those before.
-	Ended        []Ended  `json:"ended"`
-	EndedOmitted int64    `json:"ended_omitted,omitempty"`
-	Recovered    int      `json:"recovered"`
-	Errors       []string `json:"errors"`
+	Ended        []Ended `json:"ended"`
+	EndedOmitted int64   `json:"ended_omitted,omitempty"`
+	Recovered    int     `json:"recovered"`
+	// LimitsMet says that all limits of what to keep hold at the end; Held is how
+	// many files stayed in spite of them because they were not shipped, HeldBytes
+	// what they take.
+	LimitsMet bool     `json:"limits_met"`
+	Held      int      `json:"held_files"`
+	HeldBytes int64    `json:"held_bytes"`
+	Errors    []string `json:"errors"`
 }
 
 // Close waits for the command on sealed files, gives the directory back, and
@@ -44,6 +50,7 @@ func (r *Recorder) Close() (*Report, error) {
 	if r.hookCancel != nil {
 		r.hookCancel()
 	}
+	kept := r.lastHold()
 	err := r.dir.Close()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -59,14 +66,14 @@ func (r *Recorder) Close() (*Report, error) {
 		errs = append(errs, err)
 	}
 	rep := &Report{Verdict: VerdictClean, Status: r.Status(), Ended: r.ended, EndedOmitted: r.omitted,
-		Recovered: len(r.dir.Recovered()), Errors: []string{}}
+		Recovered: len(r.dir.Recovered()), LimitsMet: kept.Met, Held: kept.Held, HeldBytes: kept.HeldBytes, Errors: []string{}}
 	if rep.Ended == nil {
 		rep.Ended = []Ended{}
 	}
 	for _, e := range errs {
 		rep.Errors = append(rep.Errors, e.Error())
 	}
-	if r.missing || rep.NotRecorded > 0 || rep.HookFailures > 0 {
+	if r.missing || !rep.LimitsMet || rep.NotRecorded > 0 || rep.HookFailures > 0 {
 		rep.Verdict = VerdictFindings
 	}
 	if len(errs) > 0 {

@@ -136,6 +136,18 @@ func (r *Recorder) pruned(rep *capture.PruneReport, err error) {
 	}
 }
 
+// lastHold holds the limits of what to keep a last time, and says whether they
+// hold. Where recording failed it is not looked.
+func (r *Recorder) lastHold() *capture.PruneReport {
+	if r.opt.Retention.Any() && r.failed() == nil {
+		rep, err := r.dir.Prune(r.opt.Retention)
+		if r.pruned(rep, err); err == nil {
+			return rep
+		}
+	}
+	return &capture.PruneReport{Met: true}
+}
+
 // watchFree looks how much may still be received, makes room where it may, and
 // ends the recording when the disk is too full. A relay that goes on without it
 // records again once there is space. The caller holds space.looks.

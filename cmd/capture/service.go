@@ -402,6 +402,13 @@ func writeReport(w io.Writer, rep *record.Report) {
 	if rep.Recovered > 0 {
 		fmt.Fprintf(&b, "recovered at the start: %s of an earlier run\n", wire.Count(int64(rep.Recovered), "file"))
 	}
+	if !rep.LimitsMet {
+		b.WriteString("a limit of what to keep is not met")
+		if rep.Held > 0 {
+			fmt.Fprintf(&b, ": %s, %s, had to go and stay: the journal has no proof of shipping", wire.Count(int64(rep.Held), "file"), size(rep.HeldBytes))
+		}
+		b.WriteByte('\n')
+	}
 	if rep.HookFailures > 0 {
 		fmt.Fprintf(&b, "the command failed for %s\n", wire.Count(int64(rep.HookFailures), "sealed file"))
 	}
