@@ -190,6 +190,9 @@ func (c *Connection) describe(opt InfoOptions, recording bool) (*ConnectionInfo,
 		ci.add(f, i == 0)
 		if !c.Raw {
 			times.file(f)
+			if !f.Sealed {
+				ci.found(c.unsealed(f))
+			}
 		}
 		if s := f.Sidecar; s != nil && opt.Quick {
 			for _, k := range s.Frames {

@@ -371,7 +371,7 @@ func (v *verifier) file(c *Connection, f *File, fr *framing, guessed, last bool)
 	switch {
 	case c.Raw:
 	case !f.Sealed:
-		if err := v.report(c, v.at(c, f, KindUnsealed, f.Start, f.Length, f.Name+" is not sealed: its recorder did not live to (capture recover)")); err != nil {
+		if err := v.report(c, c.unsealed(f)); err != nil {
 			return false, err
 		}
 		v.unproven(c, f.Name, "the file is not sealed: it has no hash yet")
@@ -440,6 +440,12 @@ func (v *verifier) file(c *Connection, f *File, fr *framing, guessed, last bool)
 		return false, err
 	}
 	return !damaged, nil
+}
+
+// unsealed is the finding of a file that its recorder did not close.
+func (c *Connection) unsealed(f *File) wire.Finding {
+	return wire.Finding{Kind: KindUnsealed, Connection: c.ID, File: f.Name, Offset: f.Start, Length: f.Length,
+		Message: f.Name + " is not sealed: its recorder did not live to (capture recover)"}
 }
 
 func (v *verifier) located(c *Connection, fs []wire.Finding) []wire.Finding {
