@@ -107,12 +107,24 @@ func (e *NoSpaceError) Error() string {
 // named.
 type WrongProtocolError struct {
 	Protocol string
+	// Endpoint that it came from.
+	Endpoint string
 	Finding  wire.Finding
 }
 
 // Error says it in one line; the place is in the finding.
-func (e *WrongProtocolError) Error() string {
-	return "this is not " + e.Protocol + ": " + wire.SafeText(e.Finding.Message, 300)
+func (e *WrongProtocolError) Error() string { return e.Endpoint + ": " + e.reason() }
+
+// reason is the same without the endpoint.
+func (e *WrongProtocolError) reason() string {
+	switch f := &e.Finding; f.Kind {
+	case wire.KindBadVersion: // it is that protocol
+		return wire.SafeText(f.Message, 300)
+	case wire.KindBadPreamble:
+		return "this is not " + e.Protocol + ": it starts with " + wire.SafeText(f.Got, 100) + ", not with " + wire.SafeText(f.Want, 100)
+	default:
+		return "this is not " + e.Protocol + ": " + wire.SafeText(f.Message, 300)
+	}
 }
 
 // Recorder records into one directory.
@@ -514,16 +526,23 @@ func (r *Recorder) receive(c *source.Conn, t *tape) (source.Verdict, error) {
 		}
 		n, err := c.Read(r.limit(p))
 		if n > 0 {
-			var wrong error
+			var wrong *WrongProtocolError
 			if check != nil {
 				check, wrong = check.look(p[:n])
 			}
 			t.commit(n, r.clock.Now())
 			if wrong != nil {
-				return source.Verdict{End: source.EndError, Reason: wrong.Error(), Permanent: true}, wrong
+				wrong.Endpoint = nameOf(c)
+				return source.Verdict{End: source.EndError, Reason: wrong.reason(), Permanent: true}, wrong
 			}
 		}
 		if err != nil {
+			if v := c.Verdict(); check != nil && v.End != source.EndSignal {
+				if wrong := check.ended(); wrong != nil {
+					wrong.Endpoint = nameOf(c)
+					return v, wrong
+				}
+			}
 			return c.Verdict(), nil
 		}
 	}
@@ -555,10 +574,10 @@ func newProtocolCheck(reg wire.Registry, name string) *protocolCheck {
 }
 
 // look gives the check that goes on, nil when it is done.
-func (k *protocolCheck) look(p []byte) (*protocolCheck, error) {
+func (k *protocolCheck) look(p []byte) (*protocolCheck, *WrongProtocolError) {
 	k.prefix = append(k.prefix, p[:min(len(p), wire.DetectLimit-len(k.prefix))]...)
 	if !k.headed {
-		done, wrong := k.head()
+		done, wrong := k.head(false)
 		if wrong != nil {
 			return nil, wrong
 		}
@@ -588,9 +607,19 @@ func (k *protocolCheck) other() (p wire.Protocol, more bool) {
 	return p, more
 }
 
-// head is the decoder's word; done says that it has one.
-func (k *protocolCheck) head() (done bool, wrong error) {
-	h := k.dec.Head(k.prefix, false)
+// ended is the decoder's word about a connection that ended before it had one.
+func (k *protocolCheck) ended() *WrongProtocolError {
+	if k.headed {
+		return nil
+	}
+	_, wrong := k.head(true)
+	return wrong
+}
+
+// head is the decoder's word; done says that it has one, end that no more bytes
+// will come.
+func (k *protocolCheck) head(end bool) (done bool, wrong *WrongProtocolError) {
+	h := k.dec.Head(k.prefix, end)
 	var found []wire.Finding
 	switch {
 	case h.Type == wire.UnitLost || h.Type == wire.UnitJunk:

@@ -293,7 +293,7 @@ func (t *tape) tellProtocol(w *capture.Writer) {
 func (t *tape) tellUnframed(w *capture.Writer, unframed bool) {
 	if unframed && !t.unframed {
 		t.unframed = true
-		t.r.log.Warn("no frames are found in what comes, and it is recorded all the same", "endpoint", t.name, "connection", w.ID(), "protocol", w.Protocol())
+		t.r.log.Warn("no frames are found in what came; these bytes are recorded as they are", "endpoint", t.name, "connection", w.ID(), "protocol", w.Protocol())
 	}
 }
 
