@@ -24,7 +24,14 @@ func (r *Report) other(c *capture.Connection, wayBack bool) {
 		return
 	}
 	what := "another protocol (" + wire.SafeText(c.Protocol, 20) + ")"
-	if c.Protocol == "" {
+	switch {
+	case c.Refused != nil:
+		// That is the reason, and not what its bytes are.
+		for _, f := range c.Findings {
+			r.add(f)
+		}
+		return
+	case c.Protocol == "":
 		what = "no protocol that is known"
 	}
 	r.add(wire.Finding{Kind: "other-protocol", Connection: c.ID, Got: c.Protocol,

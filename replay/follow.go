@@ -876,7 +876,7 @@ func (f *follower) outstanding() {
 	}
 	found := slices.Concat(f.set.Findings, f.set.Absent())
 	for _, c := range f.set.Connections {
-		if c.Protocol == dendro.Name && c.Refused == nil {
+		if c.Protocol == dendro.Name || c.Refused != nil {
 			found = append(found, c.Findings...)
 		}
 	}

@@ -3,6 +3,7 @@ package replay
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -46,5 +47,21 @@ func TestDamagedMagicWithProtocolNamed(t *testing.T) {
 		if diff := cmp.Diff(want, dump(t, followed)); diff != "" {
 			t.Errorf("byte %d, followed (-sound +damaged):\n%s", at, diff)
 		}
+	}
+}
+
+// A stream without any Handshake fails with what was looked through in vain.
+func TestNoHandshakeToItsEnd(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "middle.bin")
+	b := must(os.ReadFile(stream("real/small")))[70_000:]
+	write(t, path, b)
+	set, err := capture.OpenInputs([]string{path}, capture.InputOptions{Protocol: dendro.Name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := Build(set, Options{Archive: filepath.Join(t.TempDir(), "out.dendro")})
+	want := "no frame was found in the " + wire.Itoa(int64(len(b))) + " bytes that are here"
+	if err == nil || !strings.Contains(err.Error(), want) || len(r.Findings) != 1 || !strings.Contains(r.Findings[0].Message, want) {
+		t.Errorf("%v\n%+v", err, r.Findings)
 	}
 }

@@ -239,6 +239,7 @@ func (r *Reader) cut(h Head) error {
 		r.off += have
 		r.r = r.w
 	} else if wasJunk {
+		inVain(&r.found[len(r.found)-1])
 		r.ending = EndingLost
 	}
 	return io.EOF

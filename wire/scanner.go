@@ -248,6 +248,14 @@ func SteppedOver(f Finding, off, n int64) Finding {
 	return f
 }
 
+// inVain completes the finding of a stream that does not begin as its protocol
+// says, and in which no frame was found to its end.
+func inVain(f *Finding) {
+	if f.Kind == KindBadPreamble {
+		f.Message += "; no frame was found in the " + Count(f.Length, "byte") + " that are here"
+	}
+}
+
 // finishUnit moves past the current unit once all of it was consumed, and gives
 // it back unless it is junk. first starts with its first bytes.
 func (s *Scanner) finishUnit(first []byte) (u Unit, done bool) {
@@ -329,6 +337,7 @@ func (s *Scanner) finish() Ending {
 		return EndingCut
 	}
 	if wasJunk {
+		inVain(&s.found[len(s.found)-1])
 		return EndingLost
 	}
 	return EndingClean

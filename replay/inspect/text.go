@@ -37,6 +37,9 @@ func (t *textLines) begin(c *capture.Connection) error {
 		size += f.Length
 	}
 	what := c.Protocol
+	if what == "" {
+		what = "no protocol that is known"
+	}
 	if c.Direction != wire.DirectionUnknown {
 		what += " " + c.Direction.String()
 	}

@@ -149,7 +149,7 @@ func (d *Decoder) Head(b []byte, end bool) wire.Head {
 	case atPreamble:
 		h := preambleHead(b, end)
 		if f := h.Finding; d.named && f != nil && f.Kind == wire.KindBadPreamble {
-			f.Message = "the stream does not begin as one of dendro does: it starts with " + f.Got + ", not with " + f.Want + "; the first Handshake is looked for"
+			f.Message = "the stream does not begin as one of dendro does: it starts with " + f.Got + ", not with " + f.Want + "; the first Handshake was looked for"
 			h = search(b, 0, end)
 			h.Finding = f
 		}
