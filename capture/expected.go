@@ -20,6 +20,11 @@ func (s *Set) Recording(c *Connection) bool {
 	return s.inUse(filepath.Dir(c.Files[len(c.Files)-1].Path))
 }
 
+// AtEnd says that a finding reaches into the connection's newest file.
+func (c *Connection) AtEnd(f *wire.Finding) bool {
+	return len(c.Files) > 0 && f.Offset+f.Length >= c.Files[len(c.Files)-1].Start
+}
+
 // inUse says that the lock of a folder is held. Where that can't be told it is
 // not.
 func (s *Set) inUse(dir string) bool {
@@ -41,7 +46,7 @@ func (s *Set) expected(c *Connection, f *wire.Finding) bool {
 	case KindPruned:
 		return true
 	case KindUnsealed, wire.KindCut, wire.KindZeroTail, wire.KindDoubtful:
-		if c == nil || !s.Recording(c) || f.Kind != KindUnsealed && f.Offset+f.Length < c.Files[len(c.Files)-1].Start {
+		if c == nil || !s.Recording(c) || f.Kind != KindUnsealed && !c.AtEnd(f) {
 			return false
 		}
 		f.Message = "a recorder is at work on the file"

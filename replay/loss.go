@@ -50,6 +50,9 @@ type Loss struct {
 	// Healed says that other captured data covers it: nothing is missing.
 	Healed bool      `json:"healed"`
 	State  LossState `json:"state"`
+	// Recording: a recorder is at work on the connection, and the rest of its
+	// last frame is not there yet.
+	Recording bool `json:"recording,omitempty"`
 	// frag is what there is of the frame.
 	frag *fragment
 	// hole: it is a stretch of bytes, between the newest time before it and the
@@ -130,7 +133,12 @@ func (l *Loss) widen(ts int64) {
 }
 
 // text says a loss in one line, with what became of it.
-func (l *Loss) text() string { return l.what() + ": " + l.State.words() }
+func (l *Loss) text() string {
+	if l.Recording && l.State != LossMadeGood {
+		return l.what() + ": still being recorded, the rest is not there yet"
+	}
+	return l.what() + ": " + l.State.words()
+}
 
 // what says what was lost.
 func (l *Loss) what() string {
@@ -174,6 +182,18 @@ type Losses struct {
 	Unknown  int64 `json:"unknown"`
 }
 
+func (l *Losses) count(s LossState) {
+	l.Found++
+	switch s {
+	case LossMadeGood:
+		l.MadeGood++
+	case LossMissing:
+		l.Missing++
+	default:
+		l.Unknown++
+	}
+}
+
 // lossPlace tells losses apart.
 type lossPlace struct {
 	kind, connection, stream string
@@ -192,7 +212,8 @@ func (b *builder) settleLosses() {
 			m[at] = s
 		}
 	}
-	r.Losses = Losses{}
+	recording := map[lossPlace]bool{}
+	r.Losses, r.growing = Losses{}, Losses{}
 	for _, src := range b.sources.list {
 		for _, p := range src.parts {
 			if src.left {
@@ -202,6 +223,9 @@ func (b *builder) settleLosses() {
 				l := &p.losses[i]
 				at := lossPlace{l.Kind, l.Connection, l.Stream, l.Offset}
 				note(worst, at, l.State)
+				if l.Recording {
+					recording[at] = true
+				}
 				at.stream = ""
 				note(found, at, l.State)
 			}
@@ -215,6 +239,9 @@ func (b *builder) settleLosses() {
 		at := lossPlace{l.Kind, l.Connection, l.Stream, l.Offset}
 		note(worst, at, l.State)
 		note(found, at, l.State)
+		if l.Recording {
+			recording[at] = true
+		}
 		if len(r.Nobodys) < maxLosses {
 			r.Nobodys = append(r.Nobodys, l)
 		}
@@ -230,15 +257,10 @@ func (b *builder) settleLosses() {
 	for _, l := range b.absent {
 		nobodys(l)
 	}
-	for _, s := range worst {
-		r.Losses.Found++
-		switch s {
-		case LossMadeGood:
-			r.Losses.MadeGood++
-		case LossMissing:
-			r.Losses.Missing++
-		default:
-			r.Losses.Unknown++
+	for at, s := range worst {
+		r.Losses.count(s)
+		if recording[at] {
+			r.growing.count(s)
 		}
 	}
 	r.MadeGood = nil

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"wiretape/capture"
+	"wiretape/capture/sidecar"
 	"wiretape/wire"
 	"wiretape/wire/dendro"
 )
@@ -274,4 +275,54 @@ func TestSkippedRowsAreBounded(t *testing.T) {
 			t.Errorf("%s: %s, %v", l.text(), state, err)
 		}
 	}
+}
+
+// TestCutWhereStillRecording: a capture that ends inside a frame since its
+// recorder is at work lacks that frame, and no other site is advised for it;
+// once the recorder is done the same bytes are cut.
+func TestCutWhereStillRecording(t *testing.T) {
+	b := must(os.ReadFile(stream("real/small")))
+	b = b[:len(b)-10]
+	dir := t.TempDir()
+	d, err := capture.Create(dir, capture.Options{RotateBytes: 100_000, Tool: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := d.Connect(capture.ConnInfo{Endpoint: "test", Protocol: "auto"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Write(b, capture.Instant{Wall: 1_700_000_000e9, Mono: 1e9}); err != nil {
+		t.Fatal(err)
+	}
+	check := func(r *Report, recording bool) {
+		t.Helper()
+		var text strings.Builder
+		if err := r.Text(&text, "OUT"); err != nil {
+			t.Fatal(err)
+		}
+		got := text.String()
+		if r.ExitCode() != 3 || r.Losses.Found != 1 || r.Source[0].Losses[0].Recording != recording ||
+			strings.Contains(got, "still being recorded: the rest of this frame") != recording ||
+			strings.Contains(got, "loss at the end of what is still being recorded") != recording ||
+			strings.Contains(got, "partial frame is lost") == recording || recording && strings.Contains(got, "closes it") {
+			t.Errorf("exit code %d, %+v\n%s", r.ExitCode(), r.Losses, got)
+		}
+	}
+	r, _ := mustBuild(t, Options{}, dir)
+	check(r, true)
+	out := filepath.Join(t.TempDir(), "a.dendro")
+	if r := update(t, out, dir); r.ExitCode() != 0 || r.Losses.Found != 0 || len(r.Unchecked) != 1 {
+		t.Errorf("brought up to date: exit code %d, %+v, %v", r.ExitCode(), r.Losses, r.Unchecked)
+	}
+
+	if _, err := w.Close(sidecar.Verdict{Kind: sidecar.TransportClean}, sidecar.ClosedEnd); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r, _ = mustBuild(t, Options{}, dir)
+	check(r, false)
+	check(update(t, out, dir), false)
 }

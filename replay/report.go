@@ -40,8 +40,10 @@ const (
 type Report struct {
 	outcome.Outcome
 	// Losses counts what was lost, and how much of it was made good.
-	Losses Losses       `json:"losses"`
-	Counts ReportCounts `json:"counts"`
+	Losses Losses `json:"losses"`
+	// growing are those of Losses whose rest a recorder has yet to write.
+	growing Losses
+	Counts  ReportCounts `json:"counts"`
 	// New is what of Counts came with this run, where an archive that was there
 	// was added to: Counts is of all runs. Nil for an archive made at once.
 	New    *ReportCounts  `json:"new,omitempty"`

@@ -29,6 +29,8 @@ type connection struct {
 	// clean: it ended at a frame boundary, its transport too as far as known,
 	// and nothing of it is missing.
 	clean bool
+	// recording: a recorder was at work on it when the inputs were opened.
+	recording bool
 	// refused is why the stream can't be read at all: no preamble of the
 	// protocol, or of another version.
 	refused *wire.Finding

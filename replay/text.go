@@ -137,6 +137,11 @@ func (r *Report) headline() string {
 // advice says what would close what is missing, where something would.
 func (r *Report) advice() (lines []string) {
 	l := r.Losses
+	l.Missing -= r.growing.Missing
+	l.Unknown -= r.growing.Unknown
+	if n := r.growing.Missing + r.growing.Unknown; n > 0 {
+		lines = append(lines, wire.Count(n, "loss")+" at the end of what is still being recorded: the rest comes when the recorder has written it; build again, or with --update or --follow.")
+	}
 	if l.Missing > 0 {
 		lines = append(lines, wire.Count(l.Missing, "loss")+" not made good by other captured data: a capture of another connection or "+
 			"site that covers the time, given together with these inputs, closes it.")

@@ -118,7 +118,9 @@ func (w *walker) cut(run *capture.Run, off int64) {
 		p = w.ordinals[x.Source]
 	}
 	clear(w.ordinals)
-	w.v.lost(w.c, p, x.loss(wire.KindCut, off))
+	l := x.loss(wire.KindCut, off)
+	l.Recording = w.c.recording && run.End() == w.c.end()
+	w.v.lost(w.c, p, l)
 }
 
 // read goes through the connection as far as it can be read.
@@ -232,6 +234,11 @@ func rowless(u wire.Unit, dec wire.Decoder) bool {
 func (w *walker) report(f wire.Finding) (hole bool) {
 	w.c.damagedBy(&f)
 	switch f.Kind {
+	case wire.KindCut, wire.KindZeroTail, wire.KindDoubtful:
+		if w.c.recording && w.c.AtEnd(&f) {
+			f.Message = "the connection is still being recorded: the rest of this frame is not there yet"
+			f.Cost = "the frame is not in the archive yet"
+		}
 	case wire.KindLost, wire.KindBadLength, capture.KindUnreadable, capture.KindDamagedZstd, capture.KindSidecarStale:
 		w.hole(f.Kind, f.Offset)
 		hole = true
