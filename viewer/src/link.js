@@ -27,6 +27,8 @@ export class Link {
     const w = this.waiting.get(m.id);
     this.waiting.delete(m.id);
     if (m.error) {
+      // Nothing is shown, but what is open can be asked about.
+      if (w.moves && m.id === this.last) this.generation = m.generation;
       // What fails of what is no longer shown is no failure.
       if (m.error.cancelled || (w.moves ? m.id !== this.last : w.generation !== this.generation)) w.reject(new Stale());
       else w.reject(Object.assign(new Error(m.error.message), { changed: m.error.changed }));

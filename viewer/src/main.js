@@ -260,7 +260,7 @@ class App {
   }
 
   /** Shows a connection of what is open. at is an offset to go to. */
-  async select(id, { protocol, at } = {}) {
+  async select(id, { protocol, at, byte = false } = {}) {
     let info;
     try {
       info = await this.during(this.moving('select', { id, protocol }));
@@ -287,7 +287,7 @@ class App {
     this.noSources = this.noTimes = false;
     this.hasArrivals = info.files.some((f) => f.arrivals?.records);
     this.origin = info.files.find((f) => f.arrivals?.records)?.arrivals.first ?? null;
-    if (at !== undefined) this.link0 = `#offset=${at}`;
+    if (at !== undefined) this.link0 = `#offset=${at}${byte ? '&byte' : ''}`;
     document.body.classList.remove('blank');
     const many = this.connections.all.length > 1;
     $('connections-open').hidden = !many;
@@ -316,6 +316,7 @@ class App {
     if (!many && this.sideTab === 'tab-connections') this.tab('side-tabs', 'tab-findings');
     else if (many && !this.sideTab) this.tab('side-tabs', 'tab-connections');
     this.connections.shown();
+    this.address();
     if (info.notes.length) say(`${info.notes[0].kind}: ${info.notes[0].message}`, true);
     $('filter-wrong').hidden = true;
     this.first = false;
@@ -366,7 +367,8 @@ class App {
     $('stop').hidden = m.done;
     $('go-on').hidden = !m.cancelled;
     const speed = m.ms > 50 ? ` · ${bytes(((m.status.end - start) / m.ms) * 1000)}/s` : '';
-    $('state').textContent = `${many(m.status.rows, 'row')}${m.cancelled ? `, stopped at ${Math.floor((100 * (m.status.end - start)) / total)} %` : m.done ? '' : '…'}`;
+    // Under a filter it is the filter's state that is said.
+    if (!this.frames.filtered || m.cancelled) $('state').textContent = `${many(m.status.rows, 'row')}${m.cancelled ? `, stopped at ${Math.floor((100 * (m.status.end - start)) / total)} %` : m.done ? '' : '…'}`;
     $('speed').textContent = m.done ? `indexed in ${(m.ms / 1000).toFixed(m.ms < 10000 ? 2 : 1)} s${speed} · decoder ${bytes(m.memory)}` : speed.slice(3);
     document.body.dataset.rows = m.status.rows;
     document.body.dataset.memory = m.memory;
@@ -418,9 +420,11 @@ class App {
 
   /** The address follows what is selected. */
   address() {
-    if (!this.unit) return;
     const { current, all } = this.connections;
-    history.replaceState(null, '', `#offset=${this.unit.offset}${all.length > 1 ? `&connection=${encodeURIComponent(this.connections.linkName(current))}` : ''}`);
+    const parts = [];
+    if (this.unit) parts.push(`offset=${this.unit.offset}`);
+    if (all.length > 1 && current) parts.push(`connection=${encodeURIComponent(this.connections.linkName(current))}`);
+    history.replaceState(null, '', parts.length ? `#${parts.join('&')}` : location.pathname + location.search);
   }
 
   async loadSources() {
@@ -978,17 +982,18 @@ class App {
   /** Goes to what a link names. What it names and isn't here is said, and the address is again that of what is shown. */
   follow(link) {
     const at = /[#&]offset=(\d+)/.exec(link);
+    const byte = /[#&]byte\b/.test(link);
     const named = this.connections.named(link);
     if (named?.id >= 0 && named.id !== this.info?.id) {
       this.linkSays = named.says;
-      this.select(named.id, { at: at ? Number(at[1]) : undefined });
+      this.select(named.id, { at: at ? Number(at[1]) : undefined, byte });
       return;
     }
     const outside = at && this.status && !(named?.id < 0) ? this.beyond(Number(at[1])) : '';
     const says = [named?.says, outside].filter(Boolean).join(' ');
     if (says) say(says, true);
     if (named?.id < 0 || outside) this.address();
-    else if (at && this.info && Number(at[1]) !== this.unit?.offset) this.gotoOffset(Number(at[1]));
+    else if (at && this.info && (byte || Number(at[1]) !== this.unit?.offset)) this.gotoOffset(Number(at[1]), { reveal: byte });
   }
 
   stepTab(list, d) {
@@ -1010,6 +1015,7 @@ class App {
     }
     this.link.ask('cancel', { what: 'index' });
     this.link.ask('cancel', { what: 'filter' });
+    this.filterStopped = this.frames.filtered && !this.filterDone;
     $('stop').hidden = true;
   }
 
@@ -1019,6 +1025,9 @@ class App {
     $('stop').hidden = false;
     $('stop').focus();
     this.link.ask('goOn', {}).catch((e) => this.failed(e));
+    // A filter that was stopped with the index goes through everything again.
+    if (this.filterStopped && this.frames.filtered) this.setFilter(this.filtering).catch((e) => this.failed(e));
+    this.filterStopped = false;
   }
 
   toggleSide() {

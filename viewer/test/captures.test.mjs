@@ -941,6 +941,66 @@ const reds = (page) => page.evaluate(() => {
   return { width: c.clientWidth, at: [...out].sort((a, b) => a - b) };
 });
 
+test('an index pass, a filter and a search at once all come to their end, and what was stopped goes on', async () => {
+  const f = generate('small', 1000000, join(dir, 'three.stream'));
+  const page = await open();
+  for (let i = 0; i < 3; i++) {
+    await openFiles(page, [f], { wait: false });
+    await page.waitForFunction(() => Number(document.body.dataset.rows) > 100);
+    await page.fill('#filter', 'source == 3');
+    await page.keyboard.press('Escape');
+    await page.press('#filter', 'Enter');
+    await page.click('#tab-search');
+    await page.fill('#search-text', 'zzqqzz');
+    await page.press('#search-text', 'Enter');
+    await page.waitForFunction(() => document.body.dataset.done === '1' && document.body.dataset.filtered === 'source == 3' && document.getElementById('search-cancel').hidden);
+    await page.click('#filter-clear');
+  }
+  await openFiles(page, [f], { wait: false });
+  await page.waitForFunction(() => Number(document.body.dataset.rows) > 100);
+  await page.fill('#filter', 'source == 3');
+  await page.keyboard.press('Escape');
+  await page.press('#filter', 'Enter');
+  await page.click('#stop');
+  await page.click('#go-on');
+  await page.waitForFunction(() => document.body.dataset.done === '1' && document.body.dataset.filtered === 'source == 3' && document.getElementById('go-on').hidden);
+  assert.match(await page.textContent('#state'), /^250,0\d\d of 1,000,00\d rows$/);
+  rmSync(f);
+  await quiet(page);
+});
+
+test('an opening that failed leaves an idle page whose connections are told; a file that is gone is a finding', async () => {
+  const bad = join(dir, 'bad.cap.zst');
+  writeFileSync(bad, Buffer.from('28b52ffd24', 'hex'));
+  const page = await open();
+  const files = [bad, fixture('real/live.stream'), fixture('crafted/gap.stream')];
+  await page.setInputFiles('#pick-files', files);
+  await page.waitForFunction(() => document.querySelectorAll('#connections .connection').length >= 2 || document.body.dataset.done === '1');
+  await page.locator('#connections [role=option], #connections .connection', { hasText: 'bad' }).first().click().catch(() => {});
+  await page.waitForTimeout(500);
+  const cdp = await page.context().newCDPSession(page);
+  await cdp.send('Performance.enable');
+  const spent = async () => (await cdp.send('Performance.getMetrics')).metrics.find((m) => m.name === 'TaskDuration').value;
+  const before = await spent();
+  await page.waitForTimeout(1500);
+  assert.ok(await spent() - before < 0.5, 'the page is idle');
+  await page.context().close();
+  const folder = join(dir, 'gone-index');
+  cpSync(one, folder, { recursive: true });
+  const other = await open();
+  const list = { files: readdirSync(folder).filter((f) => f !== 'lock').map((f) => ({ path: `gone/${f}`, url: `./${f}`, size: 1 })) };
+  for (const l of list.files) l.size = readFileSync(join(folder, l.path.slice(5))).length;
+  const idx = list.files.find((l) => l.path.endsWith('.00000002.idx'));
+  writeFileSync(join(folder, 'list.json'), JSON.stringify(list));
+  rmSync(join(folder, idx.path.slice(5)));
+  const site = await serve({ '/c/': folder, '/': dist });
+  await other.goto(`${site.base}/?list=/c/list.json`);
+  await other.waitForFunction(() => document.body.dataset.done === '1');
+  assert.deepEqual(await found(other), ['arrival-index']);
+  site.close();
+  await other.context().close();
+});
+
 /** The kinds of all findings, of those beside the bytes too. */
 const found = (page) => page.$$eval('#findings .kind, #notes strong', (l) => l.map((x) => x.textContent.replace('⚠', '').trim()));
 

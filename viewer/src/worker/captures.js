@@ -274,14 +274,22 @@ export async function compare({ part, start }, index, whole, progress = () => {}
 /** The arrival index beside a file, checked against where its bytes lie; null with a note when there is none to use. */
 async function readArrivals(n, start, notes) {
   if (!n.idx) return null;
-  const idx = n.idx.open ? await n.idx.open() : n.idx;
+  let idx = n.idx;
   const not = (why) => {
     notes.push({ kind: 'arrival-index', message: `${idx.name} ${why}; arrival times are not used` });
     return null;
   };
-  if (idx.size > MAX_ARRIVALS) return not(`has ${idx.size} bytes, more than are read`);
-  if (idx.size === 0) return null;
-  const a = Arrivals.parse(await idx.read(0, idx.size));
+  let bytes;
+  try {
+    if (idx.open) idx = await idx.open();
+    if (idx.size > MAX_ARRIVALS) return not(`has ${idx.size} bytes, more than are read`);
+    if (idx.size === 0) return null;
+    bytes = await idx.read(0, idx.size);
+  } catch (e) {
+    if (e instanceof Ended) throw e;
+    return not(`is not read: ${e.message}`);
+  }
+  const a = Arrivals.parse(bytes);
   if (!a) return not('is no arrival index');
   if (a.start !== start) return not(`starts at ${a.start}, its file at ${start}`);
   return a.records ? a : null;
@@ -427,10 +435,22 @@ function place(files, notes) {
 export async function load(c, alive = () => {}) {
   const notes = [];
   const files = [];
+  let unread = null;
   for (const n of c.list) {
     const all = [];
-    for (const ext of BYTES) if (n[ext]) all.push(await look(c, n, ext, alive));
+    for (const ext of BYTES) {
+      if (!n[ext]) continue;
+      try {
+        all.push(await look(c, n, ext, alive));
+      } catch (e) {
+        // One file that can't be read is a finding, and the others are shown.
+        if (e instanceof Ended || c.list.length === 1) throw e;
+        unread = e;
+        notes.push({ kind: 'unreadable-file', message: e.message });
+      }
+    }
     await alive();
+    if (!all.length) continue;
     const f = await choose(all, notes, alive);
     // What two files have beside them is one thing.
     const seen = new Set();
@@ -440,6 +460,7 @@ export async function load(c, alive = () => {}) {
     }
     files.push(f);
   }
+  if (!files.length) throw unread;
   const bare = c.list[0].foreign ? [] : files.filter((f) => !f.side && f.expected < 0 && f.part.size > 0);
   if (bare.length) {
     notes.push({ kind: 'sidecar-missing', of: bare[0], offset: 0, message: `${bare.length} of ${many(files.length, 'file')} ${bare.length === 1 ? 'has' : 'have'} no sidecar that can be used: ${bare[0].name}${bare.length > 1 ? ' and others' : ''}`, cost: 'their arrival times, and their context if they are read alone' });

@@ -118,9 +118,15 @@ async function drive(dec, pass, win, t, tick) {
     }
   }
 }
+// Several passes may wait at once: each is answered, in the order in which they asked.
 const breath = new MessageChannel();
+const breathing = [];
+breath.port2.onmessage = () => breathing.shift()();
 const NOTHING = new Uint8Array(0);
-const breathe = () => new Promise((r) => { breath.port2.onmessage = r; breath.port1.postMessage(0); });
+const breathe = () => new Promise((r) => {
+  breathing.push(r);
+  breath.port1.postMessage(0);
+});
 
 async function pass(dec, h, t, finish, tick) {
   try {
