@@ -210,6 +210,43 @@ test('compressed bytes that do not fit their checksum, or end early, are found',
   await quiet(page);
 });
 
+test('a seek table that lies hides nothing, and damage in a large compressed file is a finding', async () => {
+  const page = await open();
+  const src = join(dir, 'seek.stream');
+  writeFileSync(src, readFileSync(fixture('real/small.stream')));
+  await openFiles(page, [src]);
+  const rows = () => page.evaluate(() => document.body.dataset.rows);
+  const want = await rows();
+  const zst = join(dir, 'seek.cap.zst');
+  generate('zst', src, zst);
+  const good = readFileSync(zst);
+  // The last entry of the table: its frame's compressed and inflated size.
+  const entry = good.length - 9 - (good[good.length - 5] & 0x80 ? 12 : 8);
+  for (const size of [0, 1000, good.readUInt32LE(entry + 4) + 5]) {
+    const lie = Buffer.from(good);
+    lie.writeUInt32LE(size, entry + 4);
+    writeFileSync(zst, lie);
+    await openFiles(page, [zst]);
+    assert.equal(await rows(), want, `inflated size ${size}`);
+    assert.equal(await page.textContent('#notes'), '');
+  }
+  const big = generate('small', 200000, join(dir, 'large.stream'));
+  await openFiles(page, [big]);
+  const all = Number(await rows());
+  const packed = join(dir, 'large.cap.zst');
+  generate('zst', big, packed);
+  const b = readFileSync(packed);
+  b.fill(0xa5, b.length >> 1, (b.length >> 1) + 300);
+  writeFileSync(packed, b);
+  await openFiles(page, [packed]);
+  assert.match(await page.textContent('#notes'), /damaged-zstd/);
+  const some = Number(await rows());
+  assert.ok(some > all / 3 && some < all + 10, `${some} of ${all}`);
+  rmSync(big);
+  rmSync(packed);
+  await quiet(page);
+});
+
 test('a search finds text over the edge of files and windows', async () => {
   const needle = Buffer.from('NEEDLE-XYZ');
   const src = readFileSync(fixture('real/small.stream'));

@@ -7,7 +7,7 @@ import { ChecksumError, frameHeader, inflateExactly, ready } from './zstd.js';
 import { ChangedError, Ended } from './reader.js';
 
 /** Compressed bytes that do not inflate. */
-export class DamagedError extends Error {}
+class DamagedError extends Error {}
 
 const FRAME = 0xfd2fb528;
 const SKIPPABLE = 0x184d2a50; // to …5f
@@ -36,7 +36,15 @@ export class ZstPart {
     z.size = 0;
     z.cache = new Map();
     z.queue = Promise.resolve();
-    const { frames, why } = (await seekTable(part)) ?? (await walkFrames(part));
+    const table = await seekTable(part);
+    z.byTable = table !== null;
+    await z.lay(table ?? (await walkFrames(part)));
+    return z;
+  }
+
+  /** Lays the frames one after the other. */
+  async lay({ frames, why }) {
+    const { part } = this;
     let wrong = why;
     for (const f of frames) {
       let bad = f.bad;
@@ -48,14 +56,13 @@ export class ZstPart {
       if (f.size > MAX_FRAME) {
         throw new Error(`${part.name} is compressed in one piece of ${f.size} bytes, more than can be inflated here: unpack it with zstd -d`);
       }
-      z.take(f, Boolean(bad));
+      this.take(f, Boolean(bad));
       if (bad) {
         wrong = bad;
         break;
       }
     }
-    if (wrong) z.ends(wrong);
-    return z;
+    if (wrong) this.ends(wrong);
   }
 
   /** The next frame; of one that is cut what comes out of it. */
@@ -81,9 +88,17 @@ export class ZstPart {
   async prove(alive) {
     for (const [i, f] of this.frames.entries()) {
       try {
-        await this.inflate(f);
+        await this.inflate(f, true);
       } catch (e) {
         if (!(e instanceof DamagedError)) throw e;
+        if (this.byTable) {
+          // It may be the table that is wrong: the frames tell by themselves.
+          Object.assign(this, { byTable: false, frames: [], size: 0, damages: [] });
+          this.cache.clear();
+          await this.lay(await walkFrames(this.part));
+          await this.prove(alive);
+          return;
+        }
         const { size } = await inflatedSize(this.part, f);
         this.frames.length = i;
         this.size = f.at;
@@ -127,7 +142,8 @@ export class ZstPart {
     return b;
   }
 
-  async inflate(f) {
+  /** Inflates a frame. Damage is thrown where it is looked for; later its place has been counted with. */
+  async inflate(f, proving = false) {
     const packed = await this.part.read(f.from, f.length);
     try {
       return f.cut ? inflateSome(packed, f.size) : inflateExactly(packed, f.size);
@@ -139,7 +155,13 @@ export class ZstPart {
         }
         return e.bytes;
       }
-      throw Object.assign(new DamagedError(`${this.name}: the compressed frame at ${f.from} is damaged: ${e.message}`), { why: `the compressed frame at ${f.from} is damaged: ${e.message}` });
+      const why = `the compressed frame at ${f.from} is damaged: ${e.message}`;
+      if (proving) throw Object.assign(new DamagedError(`${this.name}: ${why}`), { why });
+      if (!f.wrong) {
+        f.wrong = true;
+        this.note({ offset: f.at, message: `${this.name}: ${why}; what does not come out of it, to byte ${f.at + f.size}, is shown as zeros`, cost: `up to ${f.size} bytes` });
+      }
+      return inflateSome(packed, f.size);
     }
   }
 }
@@ -199,6 +221,7 @@ async function seekTable(part) {
   for (let i = 0; i < count; i++) {
     const length = t.getUint32(i * entry, true);
     const inflated = t.getUint32(i * entry + 4, true);
+    if (length > 0 && inflated === 0) return null; // the frame tells
     if (inflated > 0) frames.push({ from, length, size: inflated });
     from += length;
   }
