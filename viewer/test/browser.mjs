@@ -171,6 +171,8 @@ export async function first(page, column) {
 export async function filter(page, expression) {
   await page.fill('#filter', expression);
   await page.keyboard.press('Escape');
+  // The same filter again is looked through again, and that is waited for.
+  await page.evaluate(() => { delete document.body.dataset.filtered; });
   await page.press('#filter', 'Enter');
   await page.waitForFunction((e) => document.body.dataset.filtered === e, expression);
 }
