@@ -1015,7 +1015,6 @@ class App {
     }
     this.link.ask('cancel', { what: 'index' });
     this.link.ask('cancel', { what: 'filter' });
-    this.filterStopped = this.frames.filtered && !this.filterDone;
     $('stop').hidden = true;
   }
 
@@ -1026,8 +1025,7 @@ class App {
     $('stop').focus();
     this.link.ask('goOn', {}).catch((e) => this.failed(e));
     // A filter that was stopped with the index goes through everything again.
-    if (this.filterStopped && this.frames.filtered) this.setFilter(this.filtering).catch((e) => this.failed(e));
-    this.filterStopped = false;
+    if (this.frames.filtered && !this.filterDone) this.setFilter(this.filtering).catch((e) => this.failed(e));
   }
 
   toggleSide() {
