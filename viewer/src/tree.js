@@ -327,12 +327,10 @@ export class Tree {
 
   key(e) {
     if (e.ctrlKey || e.metaKey || e.altKey || !this.root) return;
-    const n = this.root.lines;
-    const page = this.list.visible - 1;
-    const to = { ArrowDown: this.line + 1, ArrowUp: this.line - 1, PageDown: this.line + page, PageUp: this.line - page, Home: 0, End: n - 1, j: this.line + 1, k: this.line - 1 }[e.key];
+    const to = this.list.step(e, this.line);
     if (to !== undefined) {
       e.preventDefault();
-      this.select(Math.max(0, Math.min(n - 1, to)));
+      this.select(to);
       return;
     }
     if (this.line < 0) return;
