@@ -372,7 +372,8 @@ func TestDirectionOfBareFrames(t *testing.T) {
 		t.Fatal(err)
 	}
 	r, err := Build(set, filepath.Join(t.TempDir(), "out"), Options{})
-	if err != nil || len(r.Connections) != 1 || r.Connections[0].Direction != "upstream" || kinds(r) != "missing-sequences " {
+	if err != nil || len(r.Connections) != 1 || r.Connections[0].Direction != "upstream" || kinds(r) != "bad-preamble missing-sequences " ||
+		r.Connections[0].Clean {
 		t.Errorf("%v %+v", err, r.Connections)
 	}
 }

@@ -58,9 +58,7 @@ func (b *builder) open(s *stretch, from, to uint64) (entries, error) {
 		}
 	}
 	src, opt := s.run.OpenAt(at.offset)
-	ctx := wire.MidStream(melin.Name)
-	ctx.Version = uint32(s.link.layout)
-	d, err := melin.NewDecoder(wire.Config{Direction: wire.Downstream, Context: ctx})
+	d, err := melin.NewDecoder(wire.Config{Direction: wire.Downstream, Context: melin.AtFrame(s.link.layout)})
 	if err != nil {
 		src.Close()
 		return nil, err

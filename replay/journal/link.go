@@ -61,6 +61,7 @@ type place struct {
 type direction struct {
 	frames, slots, bytes int64
 	clean                bool
+	holes                bool // bytes are missing between frames, or before the first
 	ending               string
 	first, last          uint64
 	firstTime, lastTime  uint64
@@ -213,22 +214,22 @@ func firstUnit(c *capture.Connection) (u wire.Unit, ok bool) {
 // could not be read, before it.
 type visit func(run *capture.Run, d *melin.Decoder, u wire.Unit, found []wire.Finding, restarted bool) error
 
-// decoder starts reading a run in a layout, 0 when it is not known.
+// decoder starts reading a run as the connection's reader does, in a layout that
+// is known from elsewhere, 0 when it is not.
 func decoder(run *capture.Run, layout melin.Layout) (wire.Decoder, error) {
-	ctx := melin.AtStart(layout)
-	if run.Context != nil {
-		c := *run.Context
-		c.Version = uint32(layout)
-		ctx = &c
-	}
-	dir := run.Connection().Direction
-	d, err := melin.NewDecoder(wire.Config{Direction: dir, Context: ctx})
+	dec, err := run.Connection().Decoder(run)
 	if errors.Is(err, melin.ErrContext) { // a sidecar is a convenience only
-		ctx = wire.MidStream(melin.Name)
-		ctx.Version = uint32(layout)
-		d, err = melin.NewDecoder(wire.Config{Direction: dir, Context: ctx})
+		dec, err = melin.NewDecoder(wire.Config{Direction: run.Connection().Direction, Context: wire.MidStream(melin.Name)})
 	}
-	return d, err
+	if err != nil {
+		return nil, err
+	}
+	d, ok := dec.(*melin.Decoder)
+	if !ok {
+		return nil, melin.ErrContext
+	}
+	d.FixLayout(layout)
+	return d, nil
 }
 
 var errStop = errors.New("enough was read")

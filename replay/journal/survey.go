@@ -138,7 +138,7 @@ func (b *builder) survey(l *link) error {
 	if s.out != nil {
 		s.out.Close()
 	}
-	st.ending, st.clean = ending, ending == string(wire.EndingClean) && wholeConnection(l.down)
+	st.ending, st.clean = ending, st.whole(l.down, ending)
 	if err != nil {
 		return fmt.Errorf("connection %s: %w", l.down.ID, err)
 	}
@@ -159,11 +159,19 @@ func (b *builder) signature(l *link) {
 		Cost:    "whose replica it is"})
 }
 
-// wholeConnection says that no bytes of the connection are missing as far as
-// its files tell.
-func wholeConnection(c *capture.Connection) bool {
+// whole says that no bytes of the connection are missing, as far as its files
+// and its frames tell, of which ending is how they ended.
+func (st *direction) whole(c *capture.Connection, ending string) bool {
 	runs := c.Runs()
-	return len(runs) == 1 && runs[0].Start == 0 && runs[0].Context == nil
+	return ending == string(wire.EndingClean) && !st.holes && len(runs) == 1 && runs[0].Start == 0 && runs[0].Context == nil
+}
+
+// note keeps whether a finding tells of bytes that are missing or were not read.
+func (st *direction) note(f *wire.Finding) {
+	switch f.Kind {
+	case wire.KindBadPreamble, wire.KindLost, wire.KindBadLength, wire.KindUnknownKind, melin.KindEmptyFrame:
+		st.holes = true
+	}
 }
 
 // count notes what all frames have.
@@ -183,6 +191,7 @@ func (b *builder) surveyUp(l *link) (layouts melin.Layouts, err error) {
 	st.ending, err = walk(l.up, 0, func(run *capture.Run, d *melin.Decoder, u wire.Unit, found []wire.Finding, _ bool) error {
 		b.count(st, u)
 		for _, f := range found {
+			st.note(&f)
 			if f.Kind == melin.KindAckOrder {
 				l.badAcks++
 			}
@@ -229,7 +238,7 @@ func (b *builder) surveyUp(l *link) (layouts melin.Layouts, err error) {
 		}
 		return nil
 	})
-	st.clean = st.ending == string(wire.EndingClean) && wholeConnection(l.up)
+	st.clean = st.whole(l.up, st.ending)
 	return layouts, err
 }
 
@@ -262,6 +271,7 @@ func (s *surveyor) visit(run *capture.Run, d *melin.Decoder, u wire.Unit, found 
 	b.count(&l.downStat, u)
 	bad, crc := false, false
 	for _, f := range found {
+		l.downStat.note(&f)
 		switch f.Kind {
 		case melin.KindGap: // a stretch ends, which is noted below
 			continue

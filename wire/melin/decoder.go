@@ -37,10 +37,13 @@ type Decoder struct {
 	stage  stage
 	doubt  bool // the last frame did not decode: the next header is not trusted
 	search bool // in junk: a header alone is not enough
+	first  bool // the first bytes are still to show that a connection begins
+	middle bool // they do not: set by Head, taken by Observe
 
 	haveLast     bool
 	last         uint64 // sequence
 	announced    uint64 // named last where it differed from last
+	passed       bool   // bytes were stepped over since last: more may have been sent
 	segmentStart uint64
 	haveAnchor   bool
 	anchor       [HashSize]byte
@@ -59,7 +62,9 @@ type Decoder struct {
 
 // NewDecoder starts at a connection's first byte, or where cfg.Context says. A
 // context whose Version is set fixes the layout: the Handshake of the other
-// direction told it.
+// direction told it. One without entries knows nothing: the first frame must
+// prove itself there, and so it must where cfg.Named says that the protocol is
+// this one and the stream does not begin as its connections do.
 func NewDecoder(cfg wire.Config) (*Decoder, error) {
 	d := &Decoder{dir: cfg.Direction, set: AllLayouts, stage: stageControl}
 	if cfg.Context != nil {
@@ -71,15 +76,33 @@ func NewDecoder(cfg wire.Config) (*Decoder, error) {
 		}
 	}
 	d.shape = d.set.Taken().Shape()
-	d.doubt, d.search = cfg.Unaligned, cfg.Unaligned
+	d.search = cfg.Unaligned || cfg.Context != nil && len(cfg.Context.Entries) == 0
+	d.doubt = d.search
+	d.first = cfg.Named && cfg.Context == nil && !cfg.Unaligned
 	return d, nil
+}
+
+// FixLayout says that the stream is in the layout l: who knows more than one
+// direction's bytes told it. 0 says nothing.
+func (d *Decoder) FixLayout(l Layout) {
+	if l != 0 {
+		d.set = Only(l)
+		d.shape = d.set.Taken().Shape()
+	}
 }
 
 // AtStart is a context that starts at a connection's first byte with the layout
 // known.
 func AtStart(l Layout) *wire.Context {
 	return &wire.Context{Protocol: Name, Version: uint32(l),
-		Entries: []wire.ContextEntry{{Values: []wire.ContextValue{{Name: "stage", Num: uint64(stageControl)}}}}}
+		Entries: []wire.ContextEntry{{Values: []wire.ContextValue{{Name: ctxStage, Num: uint64(stageControl)}}}}}
+}
+
+// AtFrame is a context that starts where somebody knows that a frame begins, in
+// the middle of a connection of the layout l, 0 for one that is not known.
+func AtFrame(l Layout) *wire.Context {
+	return &wire.Context{Protocol: Name, Version: uint32(l),
+		Entries: []wire.ContextEntry{{Values: []wire.ContextValue{{Name: ctxStage, Num: uint64(stageUnknown)}}}}}
 }
 
 // The names of a context's values; its one entry has the ID 0.
@@ -227,6 +250,18 @@ func (d *Decoder) cap(tag uint32) int {
 
 // Head finds the frame at the current position.
 func (d *Decoder) Head(b []byte, end bool) wire.Head {
+	if d.first && len(b) > 0 {
+		match, _ := (Protocol{}).Detect(b[:min(len(b), wire.DetectLimit)], len(b) >= wire.DetectLimit)
+		switch {
+		case match == wire.NoMatch:
+			d.middle = true
+			h := d.resync(b, end, 0)
+			h.Finding = noBeginning()
+			return h
+		case match == wire.MoreNeeded && !end:
+			return wire.Head{Type: wire.UnitMore, Size: int64(len(b)) + 1}
+		}
+	}
 	if len(b) < HeaderSize && !(end && len(b) >= PrefixSize && u32(b) == 0) {
 		if end && d.search && len(b) > 0 {
 			return junk(len(b))
@@ -276,6 +311,14 @@ func (d *Decoder) Head(b []byte, end bool) wire.Head {
 		Message: "the unknown tag " + hexByte(uint8(tag)) + ", and no frame behind it: the framing is lost here"})
 }
 
+// noBeginning is what there is to say of a stream that is read from its middle.
+func noBeginning() *wire.Finding {
+	return &wire.Finding{Kind: wire.KindBadPreamble,
+		Want:    "a Challenge, ChallengeResponse, Handshake, StreamStart or NeedSnapshot",
+		Message: "the stream does not begin as a connection of melin does: it is read from the first place on from which frames follow one another",
+		Cost:    "what came before, if anything"}
+}
+
 func emptyFrame() *wire.Finding {
 	return &wire.Finding{Kind: KindEmptyFrame, Length: PrefixSize, Field: "length",
 		Want: "at least 1", Got: "0", Message: "a frame of length 0 has no tag; a real node ends the connection here"}
@@ -284,8 +327,22 @@ func emptyFrame() *wire.Finding {
 // Observe applies a frame to the session and checks it.
 func (d *Decoder) Observe(u wire.Unit, fs []wire.Finding) []wire.Finding {
 	d.observed = true
+	if d.first {
+		d.first = false
+		if d.middle {
+			d.stage = stageUnknown
+			if u.Type == wire.UnitFrame {
+				f := noBeginning()
+				f.Offset = u.Offset
+				fs = append(fs, *f)
+			}
+		}
+	}
 	if u.Type != wire.UnitFrame {
-		d.doubt, d.search = true, u.Type == wire.UnitJunk
+		d.doubt, d.search, d.passed = true, u.Type == wire.UnitJunk, true
+		if d.stage == stageControl || d.stage == stageStreaming {
+			d.stage = stageUnknown // what leads to another may be among it
+		}
 		return fs
 	}
 	d.doubt, d.search = false, false
@@ -533,7 +590,7 @@ func (o *observation) streamStart(v StreamStart) {
 		o.order("a second start, or one inside a body")
 	}
 	o.stage = stageStreaming
-	o.haveLast, o.last, o.announced = true, v.StartSequence, v.StartSequence
+	o.haveLast, o.last, o.announced, o.passed = true, v.StartSequence, v.StartSequence, false
 	believed := o.sequence("start_sequence", 0, v.StartSequence, HeaderSize)
 	if o.haveSnapshot && o.snapshot > v.StartSequence {
 		o.impossible("start_sequence", "at least "+wire.Utoa(o.snapshot), v.StartSequence, HeaderSize,
@@ -572,7 +629,7 @@ func (o *observation) newEpoch(epoch uint64, off int) {
 // names checks a sequence that the frame calls the last one sent.
 func (o *observation) names(field string, seq uint64) {
 	o.sequence(field, 0, seq, HeaderSize)
-	if o.haveLast && seq != o.last && seq != o.announced {
+	if o.haveLast && !o.passed && seq != o.last && seq != o.announced {
 		o.add(wire.Finding{Kind: KindAnnounced, Field: field, Want: wire.Utoa(o.last), Got: wire.Utoa(seq),
 			Message: "a " + TagName(o.u.Kind) + " names " + wire.Utoa(seq) + " as the last sequence sent, and it is " + wire.Utoa(o.last)}, HeaderSize, 8)
 	}
@@ -663,7 +720,7 @@ func (o *observation) follow(first, last uint64, off int) {
 			Cost:    wire.Count(int64(min(first-1-o.last, MaxSequence)), "entry") + " of it, unless another connection has them"}, off, 8)
 	}
 	if !o.haveLast || last > o.last {
-		o.haveLast, o.last, o.announced = true, last, last
+		o.haveLast, o.last, o.announced, o.passed = true, last, last, false
 	}
 }
 
@@ -717,7 +774,7 @@ func (o *observation) slots() {
 			o.newEpoch(u64(s.Payload), s.Offset+slotPrefix+int(u16(s.Raw))-8)
 		}
 		if seq == o.last+1 && o.haveLast {
-			o.last, o.announced = seq, seq
+			o.last, o.announced, o.passed = seq, seq, false
 		} else {
 			o.follow(seq, seq, s.Offset+2)
 		}
