@@ -122,8 +122,9 @@ func (b *builder) trace() ([]*lineage, error) {
 	return out, nil
 }
 
-// loneReplicas puts what replicas said that named no hash, and to whom nothing
-// recorded was sent, with the one history that there is.
+// loneReplicas puts what replicas said to whom nothing recorded was sent with the
+// one history that there is, where they named no hash, or only hashes of entries
+// that the recording of it lacks, so that it could not name them.
 func loneReplicas(all []*lineage) []*lineage {
 	var one *lineage
 	for _, g := range all {
@@ -138,7 +139,9 @@ func loneReplicas(all []*lineage) []*lineage {
 		return all
 	}
 	return slices.DeleteFunc(all, func(g *lineage) bool {
-		if g == one || slices.ContainsFunc(g.members, func(m member) bool { return len(m.points) > 0 }) {
+		if g == one || slices.ContainsFunc(g.members, func(m member) bool {
+			return slices.ContainsFunc(m.points, func(p point) bool { return !one.lacks(p.sequence) })
+		}) {
 			return false
 		}
 		for _, m := range g.members {
@@ -147,6 +150,20 @@ func loneReplicas(all []*lineage) []*lineage {
 		}
 		return true
 	})
+}
+
+// lacks says that an entry before the last one sent is not in the recording, and
+// that no hash is named for it.
+func (g *lineage) lacks(seq uint64) bool {
+	last := uint64(0)
+	for _, m := range g.members {
+		last = max(last, m.sent)
+		if slices.ContainsFunc(m.stretches, func(s *stretch) bool { return s.first <= seq && seq <= s.last }) ||
+			slices.ContainsFunc(m.points, func(p point) bool { return p.sequence == seq }) {
+			return false
+		}
+	}
+	return seq <= last
 }
 
 // streams says that something was sent.
