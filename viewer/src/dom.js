@@ -15,6 +15,11 @@ export function h(tag, props = {}, ...children) {
   return e;
 }
 
+/** Sets what differs: what is set anew is laid out anew, even where it is the same. */
+export function put(e, property, value) {
+  if (e[property] !== value) e[property] = value;
+}
+
 export const $ = (id) => document.getElementById(id);
 
 /** The characters that wire.SafeText escapes too (wire/testdata/unprintable.txt), and halves of one. */

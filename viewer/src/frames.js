@@ -251,9 +251,7 @@ export class Frames {
     this.pages = new Map();
     this.selected = -1;
     this.outside = null;
-    this.list.top = 0;
-    this.list.setCount(0);
-    this.el.scrollTop = 0;
+    this.list.restart(0);
     this.setCount(0);
   }
 

@@ -1,13 +1,13 @@
 // The bytes of the open frame. Hovering and clicking a byte finds its field, a
 // field lights its bytes.
 
-import { $, h } from './dom.js';
+import { $, h, put } from './dom.js';
 import { VirtualList } from './list.js';
 import { Stale } from './link.js';
 import { hex } from './format.js';
 
 const ROW = 18;
-const PAGE = 16 << 10; // bytes
+export const PAGE = 16 << 10; // bytes
 
 export class Hex {
   constructor(app) {
@@ -38,8 +38,7 @@ export class Hex {
     this.width = w;
     for (const e of this.list.pool) e.remove();
     this.list.pool = [];
-    if (this.unit) this.list.setCount(Math.ceil(this.unit.size / this.width));
-    this.list.draw();
+    this.list.setCount(this.unit ? Math.ceil(this.unit.size / this.width) : 0);
   }
 
   make() {
@@ -56,10 +55,8 @@ export class Hex {
     this.pages = new Map();
     this.mark = this.glow = null;
     this.cursor = -1;
-    this.list.top = 0;
-    this.el.scrollTop = 0;
-    this.list.setCount(Math.ceil(unit.size / this.width));
-    this.list.draw();
+    if (unit.bytes) this.pages.set(0, unit.bytes);
+    this.list.restart(Math.ceil(unit.size / this.width));
   }
 
   close() {
@@ -90,26 +87,26 @@ export class Hex {
   fill(e, line) {
     const [at, bs, cs] = e.children;
     const from = line * this.width;
-    at.textContent = hex(this.unit.offset + from, 8);
+    put(at, 'textContent', hex(this.unit.offset + from, 8));
     for (let i = 0; i < this.width; i++) {
       const b = bs.children[i];
       const c = cs.children[i];
       const pos = from + i;
       if (pos >= this.unit.size) {
-        b.textContent = '  ';
-        c.textContent = ' ';
-        b.className = 'b';
-        c.className = 'c';
+        put(b, 'textContent', '  ');
+        put(c, 'textContent', ' ');
+        put(b, 'className', 'b');
+        put(c, 'className', 'c');
         continue;
       }
       const v = this.byte(pos);
-      b.textContent = v === undefined ? '··' : hex(v, 2);
-      c.textContent = v === undefined ? ' ' : v >= 0x20 && v < 0x7f ? String.fromCharCode(v) : '·';
+      put(b, 'textContent', v === undefined ? '··' : hex(v, 2));
+      put(c, 'textContent', v === undefined ? ' ' : v >= 0x20 && v < 0x7f ? String.fromCharCode(v) : '·');
       const o = this.unit.offset + pos;
       const within = (r) => r && o >= r[0] && o < r[1];
       const k = `${within(this.mark) ? ' mark' : ''}${within(this.glow) ? ' glow' : ''}${o === this.cursor ? ' cursor' : ''}${v === 0 ? ' zero' : ''}`;
-      b.className = `b${k}`;
-      c.className = `c${k}`;
+      put(b, 'className', `b${k}`);
+      put(c, 'className', `c${k}`);
     }
   }
 

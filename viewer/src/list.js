@@ -15,6 +15,9 @@ export class VirtualList {
     Object.assign(this, options);
     this.count = 0;
     this.top = 0; // first row on the screen, fractional
+    this.at = 0; // where the scroll bar is
+    this.tall = 0; // height of what is seen, 0 while nothing is
+    this.head = 0; // height of what sticks to the top of it, such as column names
     this.pool = [];
     this.sizer = document.createElement('div');
     this.sizer.className = 'sizer';
@@ -26,16 +29,26 @@ export class VirtualList {
     el.append(this.sizer);
     el.addEventListener('scroll', () => this.scrolled(), { passive: true });
     el.addEventListener('wheel', (e) => this.wheel(e), { passive: false });
-    new ResizeObserver(() => this.draw()).observe(el);
+    new ResizeObserver(() => {
+      this.measure();
+      this.draw();
+    }).observe(el);
+  }
+
+  /** Asked for in the middle of other changes each of these costs a layout. */
+  measure() {
+    this.tall = this.el.clientHeight;
+    this.head = this.sizer.offsetTop;
+  }
+
+  /** Whether it is on the screen; what was just shown has no height that is known yet. */
+  get seen() {
+    if (!this.tall) this.measure();
+    return this.tall > 0;
   }
 
   get visible() {
-    return Math.max(1, Math.floor((this.el.clientHeight - this.head) / this.rowHeight));
-  }
-
-  /** Height of what sticks to the top of the element, such as column names. */
-  get head() {
-    return this.sizer.offsetTop;
+    return Math.max(1, Math.floor((this.tall - this.head) / this.rowHeight));
   }
 
   get scaled() {
@@ -47,11 +60,11 @@ export class VirtualList {
   }
 
   get range() {
-    return Math.max(0, this.height + this.head - this.el.clientHeight);
+    return Math.max(0, this.height + this.head - this.tall);
   }
 
   get maxTop() {
-    return Math.max(0, this.count - (this.el.clientHeight - this.head) / this.rowHeight);
+    return Math.max(0, this.count - (this.tall - this.head) / this.rowHeight);
   }
 
   setCount(n) {
@@ -67,12 +80,13 @@ export class VirtualList {
   }
 
   scrolled() {
-    if (this.placed !== undefined && Math.abs(this.el.scrollTop - this.placed) < 1) {
+    this.at = this.el.scrollTop;
+    if (this.placed !== undefined && Math.abs(this.at - this.placed) < 1) {
       this.placed = undefined;
       return;
     }
     this.placed = undefined;
-    this.top = this.scaled ? (this.range ? this.el.scrollTop / this.range : 0) * this.maxTop : this.el.scrollTop / this.rowHeight;
+    this.top = this.scaled ? (this.range ? this.at / this.range : 0) * this.maxTop : this.at / this.rowHeight;
     this.draw();
   }
 
@@ -86,10 +100,17 @@ export class VirtualList {
   /** Puts the scroll bar where the rows are. */
   place() {
     const y = this.scaled ? (this.maxTop ? this.top / this.maxTop : 0) * this.range : this.top * this.rowHeight;
-    if (Math.abs(this.el.scrollTop - y) >= 1) {
+    if (Math.abs(this.at - y) >= 1) {
       this.el.scrollTop = y;
-      this.placed = this.el.scrollTop;
+      this.placed = this.at = this.el.scrollTop;
     }
+  }
+
+  /** Other rows come: the first of them at the top. */
+  restart(count) {
+    this.top = 0;
+    this.place();
+    this.setCount(count);
   }
 
   scrollTo(top) {
@@ -100,7 +121,7 @@ export class VirtualList {
 
   /** Scrolls as little as needed, or to the middle when it is far. */
   show(index) {
-    if (!this.el.clientHeight) {
+    if (!this.seen) {
       this.later = index;
       return;
     }
@@ -124,7 +145,7 @@ export class VirtualList {
   }
 
   draw() {
-    if (!this.el.clientHeight) return;
+    if (!this.seen) return;
     if (this.later !== undefined) {
       const i = this.later;
       this.later = undefined;
@@ -136,7 +157,7 @@ export class VirtualList {
       this.place();
     }
     const first = Math.floor(this.top);
-    const n = Math.min(this.count - first, Math.ceil(this.el.clientHeight / this.rowHeight) + 1);
+    const n = Math.min(this.count - first, Math.ceil(this.tall / this.rowHeight) + 1);
     while (this.pool.length < n) {
       const e = this.make();
       e.style.height = `${this.rowHeight}px`;
@@ -144,7 +165,7 @@ export class VirtualList {
       this.pool.push(e);
     }
     // In a scaled list what scrolls is the layer's place, not the rows'.
-    const base = this.scaled ? this.el.scrollTop : this.top * this.rowHeight;
+    const base = this.scaled ? this.at : this.top * this.rowHeight;
     const shift = base - (this.top - first) * this.rowHeight;
     for (let i = 0; i < this.pool.length; i++) {
       const e = this.pool[i];

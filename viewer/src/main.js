@@ -3,7 +3,7 @@
 import { $, h, say, visible } from './dom.js';
 import { bytes, colours, hex, many, number, parseShown, rowName, time } from './format.js';
 import { COLUMNS, Frames } from './frames.js';
-import { Hex } from './hex.js';
+import { Hex, PAGE as HEX_PAGE } from './hex.js';
 import { Link, Stale } from './link.js';
 import { Complete } from './complete.js';
 import { Compare } from './compare.js';
@@ -13,7 +13,7 @@ import { gather } from './dropped.js';
 import { Findings, Search, Sources, showCapture } from './panels.js';
 import { Segment } from './segment.js';
 import { Timeline } from './timeline.js';
-import { Tree } from './tree.js';
+import { PAGE as TREE_PAGE, Tree } from './tree.js';
 import { set, settings } from './settings.js';
 
 /* global SINGLE */
@@ -597,7 +597,7 @@ class App {
     let u;
     const mine = this.opening = {};
     try {
-      u = await this.link.ask('unit', { row });
+      u = await this.link.ask('unit', { row, bytes: HEX_PAGE, children: TREE_PAGE });
     } catch (e) {
       this.failed(e);
       if (!(e instanceof Stale) && this.frames.selectedRow === row && this.opening === mine) this.closeUnit('This frame can’t be opened.');
@@ -614,7 +614,7 @@ class App {
     this.hex.open(u);
     $('place').textContent = '';
     this.address();
-    this.timeline.draw();
+    this.timeline.drawSoon();
     $('tab-segment').hidden = u.name !== 'Segment';
     if (u.name !== 'Segment' && this.detailTab === 'tab-segment') this.tab('detail-tabs', 'tab-tree');
     await this.tree.open(u);

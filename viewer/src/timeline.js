@@ -75,7 +75,7 @@ export class Timeline {
       if (this.drag) this.drag.to = this.x(e);
       this.at = this.x(e);
       this.tip();
-      this.draw();
+      this.drawSoon();
     });
     c.addEventListener('pointerleave', () => {
       this.at = undefined;
@@ -239,6 +239,14 @@ export class Timeline {
     return out;
   }
 
+  /** It is drawn with the browser's next picture, however often that is asked for until then. */
+  drawSoon() {
+    this.drawing ??= requestAnimationFrame(() => {
+      this.drawing = undefined;
+      this.draw();
+    });
+  }
+
   draw() {
     const c = this.canvas;
     const w = c.clientWidth;
@@ -254,7 +262,11 @@ export class Timeline {
     g.clearRect(0, 0, w, height);
     if (!this.axis || !this.app.info) return;
     const style = getComputedStyle(document.documentElement);
-    const colour = (name) => style.getPropertyValue(name).trim();
+    const colours = new Map();
+    const colour = (name) => {
+      if (!colours.has(name)) colours.set(name, style.getPropertyValue(name).trim());
+      return colours.get(name);
+    };
     const [a, b] = this.range;
     const bw = w / (b - a);
     const floor = height - 2;

@@ -1,7 +1,7 @@
 // The field tree of the open frame. Children are fetched as they are looked at,
 // so that a frame with a hundred thousand rows opens at once.
 
-import { $, copy, h, save } from './dom.js';
+import { $, copy, h, put, save } from './dom.js';
 import { VirtualList } from './list.js';
 import { Stale } from './link.js';
 import { bytes, duration, exactSpan, many, number, time } from './format.js';
@@ -11,7 +11,7 @@ import { settings } from './settings.js';
 const SKIPPED = 'rows-skipped';
 const SEQUENCE = ['gap'];
 
-const PAGE = 200;
+export const PAGE = 200;
 const ROW = 20;
 
 /** A field that is open: its children by pages, and which of them are open. */
@@ -86,18 +86,18 @@ export class Tree {
     this.path = [];
     this.chosen = null;
     this.root = new Node(null, [], unit.fields ?? 0);
-    this.list.setCount(0);
-    this.list.top = 0;
-    this.el.scrollTop = 0;
-    if (this.root.count) await this.load(this.root, 0);
-    this.list.setCount(this.root.lines);
+    const { root } = this;
+    this.list.restart(0);
+    if (root.count && unit.children) root.pages.set(0, unit.children);
+    else if (root.count) await this.load(root, 0);
     // What is small and few is open from the start.
-    for (let i = 0; i < this.root.count; i++) {
-      const f = this.root.child(i);
-      if (f?.count && f.count <= 12 && this.root.lines < 60) await this.expand(this.root, i, false);
+    const opened = [];
+    for (let i = 0; i < root.count; i++) {
+      const f = root.child(i);
+      if (f?.count && f.count <= 12 && root.lines < 60) opened.push(this.expand(root, i, false));
     }
-    this.list.setCount(this.root.lines);
-    this.list.draw();
+    await Promise.all(opened);
+    if (this.root === root) this.list.restart(root.lines);
   }
 
   close() {
@@ -137,21 +137,24 @@ export class Tree {
     const [twist, name, value, note] = e.children;
     if (!f) {
       this.load(parent, Math.floor(index / PAGE)).then(() => { if (this.root === root) this.list.draw(); });
-      twist.textContent = '';
-      name.textContent = '…';
-      value.textContent = note.textContent = '';
+      put(twist, 'textContent', '');
+      put(name, 'textContent', '…');
+      put(value, 'textContent', '');
+      put(note, 'textContent', '');
       return;
     }
     const open = parent.open.has(index);
     if (f.count) e.setAttribute('aria-expanded', open ? 'true' : 'false');
     else e.removeAttribute('aria-expanded');
-    twist.textContent = f.count ? (open ? '▾' : '▸') : '';
-    name.textContent = f.name || `[${index}]`;
+    put(twist, 'textContent', f.count ? (open ? '▾' : '▸') : '');
+    put(name, 'textContent', f.name || `[${index}]`);
     if (depth === 0 && index < (this.unit.envelope ?? 0)) e.classList.add('envelope');
     value.className = `value v-${f.type}`;
-    value.textContent = this.value(f);
-    note.textContent = note.title = this.note(f, parent, index);
-    value.title = value.textContent.length > 40 ? value.textContent : '';
+    const text = String(this.value(f));
+    put(value, 'textContent', text);
+    value.title = text.length > 40 ? text : '';
+    note.title = this.note(f, parent, index);
+    put(note, 'textContent', note.title);
     if (f.type === 'record' && this.isSkipped(parent)) e.classList.add('skipped');
     if (this.app.isFaulty(f)) e.classList.add('faulty');
   }

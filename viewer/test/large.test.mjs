@@ -86,14 +86,18 @@ function check(m, { ratio, page = 250 }) {
   assert.ok(m.page < page * MiB, `${m.page / MiB} MiB of page`);
 }
 
-/** Measures, and once more where another program was in the way. */
+/** How often it is measured at most: other programs may be in the way. */
+const TRIES = 4;
+
 async function within(file, limits) {
-  try {
-    check(await measure(file), limits);
-  } catch (e) {
-    if (!(e instanceof assert.AssertionError)) throw e;
-    console.log(`once more: ${e.message}`);
-    check(await measure(file), limits);
+  for (let left = TRIES - 1; ; left--) {
+    try {
+      check(await measure(file), limits);
+      break;
+    } catch (e) {
+      if (!(e instanceof assert.AssertionError) || !left) throw e;
+      console.log(`once more: ${e.message}`);
+    }
   }
   rmSync(file);
 }

@@ -343,13 +343,13 @@ const ops = {
     return { wrong };
   },
 
-  /** Opens one frame. */
-  async unit({ row }) {
+  /** Opens one frame, with its first bytes and fields, as many as are asked for. */
+  async unit({ row, bytes, children }) {
     const t = token('unit');
     unit = undefined;
-    const u = await openUnit(row, t, 'open');
+    const [u, all] = await openUnit(row, t, 'open');
     unit = u;
-    return u;
+    return all ? { ...u, bytes: all.slice(0, bytes), children: u.fields ? await ops.children({ path: [], from: 0, count: children }) : [] } : u;
   },
 
   /** The index pass that did not come to its end goes on. */
@@ -463,7 +463,7 @@ const ops = {
 let flats = Promise.resolve();
 
 async function flat(row, t) {
-  const u = await openUnit(row, t, 'compared');
+  const [u] = await openUnit(row, t, 'compared');
   const lines = [];
   const walk = (path, name) => {
     const names = new Map(); // names of children, and how often each came
@@ -627,7 +627,7 @@ function arrival(offset) {
   return files[lo].arrivals?.at(offset) ?? null;
 }
 
-/** Decodes a row's frame whole, under the state that holds before it. */
+/** Decodes a row's frame whole, under the state that holds before it; gives its bytes too, where it is a frame. */
 async function openUnit(row, t, which) {
   const h = decoder.unitPass(row);
   const [r, state] = await pass(decoder, h, t, () => [decoder.outJSON(h)[0], decoder.state(h)]);
@@ -635,7 +635,7 @@ async function openUnit(row, t, which) {
   const u = { ...r };
   const a = arrival(r.offset);
   if (a !== null) u.arrival = a;
-  if (r.type !== 'frame' && r.type !== 'preamble') return { ...u, envelope: 0, fields: 0, findings: [] };
+  if (r.type !== 'frame' && r.type !== 'preamble') return [{ ...u, envelope: 0, fields: 0, findings: [] }];
   if (r.size > MAX_UNIT + 4096) throw new Error(`a frame of ${r.size} bytes is not opened`);
   const bytes = await current.stream.read(r.offset, r.size);
   t.check();
@@ -649,7 +649,7 @@ async function openUnit(row, t, which) {
   detail.unitInput(bytes.length).set(bytes);
   const config = new Packer().string(current.protocol).uint(current.direction).raw(state)
     .uint(r.type === 'preamble' ? 1 : 2).int(r.offset).int(r.size).uint(r.kind ?? 0);
-  return { ...u, ...detail.openDetail(config.done()) };
+  return [{ ...u, ...detail.openDetail(config.done()) }, bytes];
 }
 
 async function hash(l) {
