@@ -1104,6 +1104,7 @@ func (c *Connection) summary() {
 func (c *Connection) detect() error {
 	if p := c.opt.Protocol; p != "" && p != ProtocolAuto {
 		c.Protocol = p
+		c.beheaded()
 		return nil
 	}
 	said := c.Protocol
@@ -1138,6 +1139,19 @@ func (c *Connection) detect() error {
 		c.Protocol = ProtocolRaw
 	}
 	return nil
+}
+
+// beheaded takes it from whoever opens the inputs that a stream of a protocol that
+// can't tell so begins in the middle of a connection.
+func (c *Connection) beheaded() {
+	_, unmarked := c.opt.Registry.Named(c.Protocol).(wire.Unmarked)
+	if !unmarked || !c.Raw || c.opt.Context == nil || len(c.runs) == 0 {
+		return
+	}
+	c.runs[0].Context = c.opt.Context
+	c.add(wire.Finding{Kind: KindMissingFiles, File: c.Files[0].Name,
+		Message: "what came before " + c.Files[0].Name + " is not here: it is read from the middle of a connection, as was said",
+		Cost:    "bytes of unknown number are missing"})
 }
 
 // Decoder starts a decoder of the connection's protocol at the start of a run;

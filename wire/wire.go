@@ -75,6 +75,13 @@ type Protocol interface {
 	KindName(kind uint32) string
 }
 
+// Unmarked is a Protocol whose connections have no beginning: any frame may be the
+// first one, and no decoder can tell that something came before it.
+type Unmarked interface {
+	Protocol
+	Unmarked()
+}
+
 // Config is where and how a decoder starts.
 type Config struct {
 	// Direction, where it is known. A decoder may find it out by itself.

@@ -80,7 +80,7 @@ func inputHint(err error) error {
 	if !errors.As(err, &none) || !none.Readable {
 		return err
 	}
-	return &cli.HintError{Err: err, Hint: "--protocol raw takes any bytes as they are; where the first bytes are damaged, --protocol dendro, melin or aewr says what they are"}
+	return &cli.HintError{Err: err, Hint: "--protocol raw takes any bytes as they are; where the first bytes are damaged or missing, --protocol dendro, melin or aewr says what they are"}
 }
 
 func found(n int) error {

@@ -270,7 +270,7 @@ func oneProtocol(set *capture.Set, wanted string) (string, error) {
 		return "", &cli.HintError{Err: errors.New("nothing was received: not one byte came on " + wire.Count(n, "connection")),
 			Hint: "capture info tells how it ended"}
 	}
-	return "", &cli.HintError{Err: err, Hint: "where the first bytes are damaged, --protocol dendro, melin or aewr says what they are; " +
+	return "", &cli.HintError{Err: err, Hint: "where the first bytes are damaged or missing, --protocol dendro, melin or aewr says what they are; " +
 		`"replay inspect --protocol raw" shows the bytes of anything`}
 }
 

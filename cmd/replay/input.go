@@ -125,7 +125,7 @@ func inputHint(err error) error {
 		return &cli.HintError{Err: err, Hint: "it holds captures, which can be given one by one or all together: " + strings.Join(dirs, " ")}
 	}
 	if none.Readable {
-		return &cli.HintError{Err: err, Hint: "where its first bytes are damaged, --protocol dendro, melin or aewr says what it is; " +
+		return &cli.HintError{Err: err, Hint: "where its first bytes are damaged or missing, --protocol dendro, melin or aewr says what it is; " +
 			`"replay inspect --protocol raw" shows the bytes of anything`}
 	}
 	return err

@@ -133,6 +133,7 @@ var conclusions = []string{
 	// Requests and answers with one key are matched by their order: the n-th
 	// request with the frames up to the n-th end.
 	`CREATE TABLE work.req AS SELECT f.id AS frame, f.message_type, c.session, f.tenant_id, f.txn_id, f.container_id, f.message_type IN ` + syncTypes + ` AS family, f.losses_before AS losses,
+		coalesce((SELECT p.losses FROM connections p WHERE p.id = c.peer), 0) AS peer_losses,
 		row_number() OVER (PARTITION BY c.session, f.tenant_id, f.txn_id, f.container_id, f.message_type IN ` + syncTypes + ` ORDER BY f.id) AS number
 		FROM frames f JOIN connections c ON c.id = f.connection WHERE f.message_type IN ` + requestTypes,
 	`CREATE TABLE work.res AS SELECT f.id AS frame, f.message_type, f.rows, c.session, f.tenant_id, f.txn_id, f.container_id, f.message_type IN ` + syncTypes + ` AS family, f.losses_before AS losses,
@@ -144,12 +145,22 @@ var conclusions = []string{
 		FROM work.res GROUP BY session, tenant_id, txn_id, container_id, family, number`,
 	`CREATE INDEX work.ans_key ON ans (session, tenant_id, txn_id, container_id, family, number)`,
 	`CREATE INDEX work.req_key ON req (session, tenant_id, txn_id, container_id, family, number)`,
+	// More ends than requests: some were not recorded, and nobody knows which.
+	`CREATE TABLE work.ends AS SELECT session, tenant_id, txn_id, container_id, family, count(ended) AS ends FROM work.ans GROUP BY session, tenant_id, txn_id, container_id, family`,
+	`CREATE INDEX work.ends_key ON ends (session, tenant_id, txn_id, container_id, family)`,
+	`CREATE TABLE work.excess AS SELECT e.session, e.tenant_id, e.txn_id, e.container_id, e.family FROM work.ends e JOIN
+		(SELECT session, tenant_id, txn_id, container_id, family, count(*) AS requests FROM work.req GROUP BY session, tenant_id, txn_id, container_id, family) q
+		ON q.session = e.session AND q.tenant_id = e.tenant_id AND q.txn_id = e.txn_id AND q.container_id = e.container_id AND q.family = e.family
+		WHERE e.ends > q.requests`,
+	`CREATE INDEX work.excess_key ON excess (session, tenant_id, txn_id, container_id, family)`,
 	`INSERT INTO requests SELECT r.frame, r.session, r.message_type, r.tenant_id, r.txn_id, r.container_id, r.number,
 		CASE a.ended WHEN ` + number(aewr.ExecSuccess) + ` THEN 'success' WHEN ` + number(aewr.ExecAbort) + ` THEN 'abort'
 			WHEN ` + number(aewr.ResultAggregateChunk) + ` THEN 'aggregate' WHEN ` + number(aewr.WriteConflict) + ` THEN 'conflict'
 			WHEN ` + number(aewr.SyncTxidResp) + ` THEN 'answered'
 			ELSE CASE WHEN a.first_answer IS NULL THEN 'none' ELSE 'unfinished' END END,
-		coalesce(a.rows, 0), coalesce(a.frames, 0), a.first_answer, a.last_answer, r.losses = 0 AND coalesce(a.losses, 0) = 0
+		coalesce(a.rows, 0), coalesce(a.frames, 0), a.first_answer, a.last_answer,
+		r.losses = 0 AND coalesce(a.losses, r.peer_losses) = 0 AND NOT EXISTS (SELECT 1 FROM work.excess x WHERE x.session = r.session AND x.tenant_id = r.tenant_id
+			AND x.txn_id = r.txn_id AND x.container_id = r.container_id AND x.family = r.family)
 		FROM work.req r LEFT JOIN work.ans a ON a.session = r.session AND a.tenant_id = r.tenant_id AND a.txn_id = r.txn_id
 			AND a.container_id = r.container_id AND a.family = r.family AND a.number = r.number ORDER BY r.frame`,
 	`INSERT INTO answers SELECT s.frame, r.frame FROM work.res s LEFT JOIN work.req r ON s.session = r.session AND s.tenant_id = r.tenant_id
@@ -163,15 +174,20 @@ var conclusions = []string{
 			min(f.id) AS first_frame, max(f.id) AS last_frame
 		FROM frames f JOIN connections c ON c.id = f.connection WHERE f.txn_id <> 0 GROUP BY c.session, f.tenant_id, f.txn_id)`,
 	// A pong belongs to the ping that it echoes, before version 30 to the one
-	// of the same number (reading pong-echo).
-	`CREATE TABLE work.ping AS SELECT b.*, row_number() OVER (PARTITION BY connection ORDER BY frame) AS number FROM work.beats b WHERE NOT pong`,
+	// of the same number (reading pong-echo), where nothing was lost before
+	// either and there are no more pongs than pings.
+	`CREATE TABLE work.ping AS SELECT b.*, f.losses_before AS losses, row_number() OVER (PARTITION BY b.connection ORDER BY b.frame) AS number
+		FROM work.beats b JOIN frames f ON f.id = b.frame WHERE NOT pong`,
 	`CREATE INDEX work.ping_number ON ping (connection, number)`,
 	`CREATE INDEX work.ping_echo ON ping (connection, worker_id, timestamp_us, frame)`,
-	`CREATE TABLE work.pong AS SELECT b.*, coalesce(c.peer, c.id) AS peer, row_number() OVER (PARTITION BY b.connection ORDER BY b.frame) AS number
-		FROM work.beats b JOIN connections c ON c.id = b.connection WHERE b.pong`,
+	`CREATE TABLE work.pong AS SELECT b.*, coalesce(c.peer, c.id) AS peer, f.losses_before AS losses, row_number() OVER (PARTITION BY b.connection ORDER BY b.frame) AS number
+		FROM work.beats b JOIN connections c ON c.id = b.connection JOIN frames f ON f.id = b.frame WHERE b.pong`,
+	`CREATE TABLE work.pings AS SELECT connection, count(*) AS pings FROM work.ping GROUP BY connection`,
+	`CREATE TABLE work.pongs AS SELECT peer AS connection, count(*) AS pongs FROM work.pong GROUP BY peer`,
 	`CREATE TABLE work.pair AS SELECT q.frame, CASE WHEN q.version >= ` + strconv.Itoa(pongEchoes) + `
 		THEN (SELECT min(p.frame) FROM work.ping p WHERE p.connection = q.peer AND p.worker_id = q.worker_id AND p.timestamp_us = q.timestamp_us)
-		ELSE (SELECT p.frame FROM work.ping p WHERE p.connection = q.peer AND p.number = q.number) END AS ping FROM work.pong q`,
+		ELSE (SELECT p.frame FROM work.ping p WHERE p.connection = q.peer AND p.number = q.number AND p.losses = 0 AND q.losses = 0
+			AND (SELECT pongs FROM work.pongs n WHERE n.connection = q.peer) <= (SELECT pings FROM work.pings n WHERE n.connection = q.peer)) END AS ping FROM work.pong q`,
 	`CREATE UNIQUE INDEX work.pair_frame ON pair (frame)`,
 	`INSERT INTO heartbeats SELECT b.frame, CASE WHEN b.pong THEN 'pong' ELSE 'ping' END, b.timestamp_us, b.worker_id, b.data_end_offset,
 		b.shadow_end, b.data_end_offset - b.shadow_end, p.frame, b.timestamp_us - p.timestamp_us, b.arrival_ns - p.arrival_ns

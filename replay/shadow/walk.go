@@ -80,7 +80,7 @@ func (b *builder) connection(k *connection) error {
 		u, found, err := in.Next()
 		// What lies before a frame is lost before it is read: a hole, an end
 		// in the middle of a file, bytes stepped over.
-		if in.Restarted() && (w.dec != nil || in.Run().Start > 0) {
+		if run := in.Run(); in.Restarted() && (w.dec != nil || run.Start > 0 || run.Context != nil) {
 			k.losses++
 		}
 		fenced := false

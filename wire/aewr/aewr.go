@@ -242,9 +242,14 @@ func fnv4(h, w uint32) uint32 {
 // Protocol is AEWR's entry in a registry.
 var Protocol wire.Protocol = protocol{}
 
+var _ wire.Unmarked = protocol{}
+
 type protocol struct{}
 
 func (protocol) Name() string { return Name }
+
+// Unmarked says that nothing tells a connection's first frame from any other.
+func (protocol) Unmarked() {}
 
 // Detect knows a stream by its magic: whatever follows it, no other protocol
 // starts so, and a version or a checksum that is wrong is a finding. The
@@ -286,7 +291,7 @@ var errContext = errors.New("the context is not one of aewr")
 
 // Open starts a decoder.
 func (protocol) Open(c wire.Config) (wire.Decoder, error) {
-	d := &Decoder{told: c.Direction}
+	d := &Decoder{told: c.Direction, lost: c.Unaligned}
 	if c.Context == nil {
 		return d, nil
 	}

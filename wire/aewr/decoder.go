@@ -136,7 +136,9 @@ func (d *Decoder) nextSound(b []byte, from int) int {
 }
 
 // search steps over bytes that are no frame, up to the next header that passes
-// every check, which may start at from or later.
+// every check, which may start at from or later. While no checksum has matched on
+// this connection its peer may compute it otherwise: a header that passes all
+// others is one too, where such another one follows on its frame.
 func (d *Decoder) search(b []byte, from int, end bool, why *wire.Finding) wire.Head {
 	junk := func(n int) wire.Head {
 		return wire.Head{Type: wire.UnitJunk, Size: int64(n), Finding: why}
@@ -145,11 +147,30 @@ func (d *Decoder) search(b []byte, from int, end bool, why *wire.Finding) wire.H
 		// Not even the byte that is known to be none is there.
 		return wire.Head{Type: wire.UnitMore, Size: int64(from)}
 	}
-	if at := d.nextSound(b, from); at == 0 {
-		h := parseHeader((*[HeaderSize]byte)(b))
+	for at := from; ; at++ {
+		i := bytes.Index(b[at:], []byte(Magic))
+		if i < 0 || len(b)-at-i < HeaderSize {
+			break
+		}
+		at += i
+		head := (*[HeaderSize]byte)(b[at:])
+		h := parseHeader(head)
+		if !h.sound() {
+			continue
+		}
+		if checksum(head) != h.HeaderChecksum {
+			follows, need := d.follows(b[at:], h.Size(), end)
+			if !follows && need == 0 {
+				continue
+			}
+			if need > 0 && at == 0 {
+				return wire.Head{Type: wire.UnitMore, Size: need}
+			}
+		}
+		if at > 0 {
+			return junk(at) // it is looked at again from its own start
+		}
 		return wire.Head{Type: wire.UnitFrame, Size: h.Size(), Peek: HeaderSize, Kind: uint32(h.MessageType)}
-	} else if at > 0 {
-		return junk(at)
 	}
 	if end && len(b) > 0 {
 		return junk(len(b))
@@ -166,6 +187,23 @@ func (d *Decoder) search(b []byte, from int, end bool, why *wire.Finding) wire.H
 		return wire.Head{Type: wire.UnitMore, Size: HeaderSize}
 	}
 	return junk(open)
+}
+
+// follows says that a header that is sound but for its checksum follows on a
+// frame of size bytes at the start of b, or the stream's end; need is how many
+// bytes it takes to tell, 0 when it is told.
+func (d *Decoder) follows(b []byte, size int64, end bool) (yes bool, need int64) {
+	behind := size + HeaderSize
+	switch {
+	case d.good || behind > ConfirmLimit:
+		return false, 0
+	case int64(len(b)) >= behind:
+		h, ok := ParseHeader(b[size:])
+		return ok && h.sound(), 0
+	case !end:
+		return false, behind
+	}
+	return int64(len(b)) == size, 0
 }
 
 func (d *Decoder) checksumFinding(h *Header, sum uint32) wire.Finding {

@@ -397,8 +397,11 @@ func FuzzDecoder(f *testing.F) {
 	}
 	f.Add(fixture.Read(f, "testdata/vectors/melin-r2p.bin.gz"), uint8(0))
 	f.Add(fixture.Read(f, "testdata/s2-idle/conn01-p2r.bin.gz"), uint8(0))
+	f.Add(fixture.Read(f, "testdata/s2-idle/conn01-p2r.bin.gz")[39:], uint8(64))
+	f.Add(fixture.Read(f, "testdata/s2-idle/conn01-r2p.bin.gz")[60:], uint8(64|15))
+	f.Add(longStream(4)[130:], uint8(128|15))
 	f.Fuzz(func(t *testing.T, b []byte, how uint8) {
-		cfg := wire.Config{Direction: wire.Direction(how >> 4 & 3)}
+		cfg := wire.Config{Direction: wire.Direction(how >> 4 & 3), Named: how&64 > 0, Unaligned: how&128 > 0}
 		if l := Layout(how & 15); l <= Newest && l > 0 {
 			cfg.Context = AtStart(l)
 		} else if how&15 == 15 {
