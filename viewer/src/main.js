@@ -157,7 +157,7 @@ class App {
         return u;
       };
       $('what').textContent = 'Opening…';
-      const { files } = await this.during(list(base, own));
+      const { files } = await this.during(() => list(base, own));
       if (!Array.isArray(files)) throw new Error('it is no list of files');
       await this.open(files.map((f) => ({ path: String(f.path), url: own(new URL(f.url, base)).href, size: f.size })));
     } catch (e) {
@@ -172,10 +172,10 @@ class App {
     $('what').textContent = 'Opening…';
     this.listing?.abort();
     this.listing = null;
-    return this.during(this.openAll(files));
+    return this.during((mine) => this.openAll(files, mine));
   }
 
-  async openAll(files) {
+  async openAll(files, mine) {
     try {
       const { connections } = await this.moving('open', { files });
       if (!connections.length) return this.nothing('There is no capture in it: no file with a connection’s bytes.');
@@ -186,7 +186,10 @@ class App {
       const named = this.connections.named(this.link0);
       if (named?.id < 0) [this.missed, this.link0] = [this.link0, ''];
       this.linkSays = named?.says;
-      await this.select(named?.id >= 0 ? named.id : await this.likely(connections));
+      const id = named?.id >= 0 ? named.id : await this.likely(connections);
+      // Stopped between two of the worker's answers, which then knows of nothing to stop.
+      if (mine.stopped) this.nothing('Opening was stopped.');
+      else await this.select(id);
     } catch (e) {
       if (!(e instanceof Stale)) this.nothing(e.message);
     }
@@ -204,13 +207,13 @@ class App {
     return 0;
   }
 
-  /** While p is waited for, opening can be stopped. */
-  async during(p) {
-    const mine = this.pending = {};
+  /** While what f gives is waited for, opening can be stopped; f is told in {stopped}. */
+  async during(f) {
+    const mine = this.pending = { stopped: false };
     const stoppable = (on) => { $('stop-opening').hidden = !on; };
     stoppable(true);
     try {
-      return await p;
+      return await f(mine);
     } finally {
       if (this.pending === mine) {
         this.pending = null;
@@ -221,6 +224,7 @@ class App {
 
   stopOpening() {
     this.listing?.abort();
+    if (this.pending) this.pending.stopped = true;
     this.link.send('cancel', { what: 'open' }, undefined, false).catch(() => {});
   }
 
@@ -262,8 +266,9 @@ class App {
   /** Shows a connection of what is open. at is an offset to go to. */
   async select(id, { protocol, at, byte = false } = {}) {
     let info;
+    delete document.body.dataset.done; // it told of the one before
     try {
-      info = await this.during(this.moving('select', { id, protocol }));
+      info = await this.during(() => this.moving('select', { id, protocol }));
     } catch (e) {
       if (!(e instanceof Stale)) this.nothing(e.message);
       return;

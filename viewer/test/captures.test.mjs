@@ -1,12 +1,12 @@
 // Captures as they lie in folders, in a real Chromium: many connections, times of
 // arrival, what lies beside the bytes, and folders that are dropped.
 
-import test, { after, before } from 'node:test';
+import { after, before } from 'node:test';
 import assert from 'node:assert/strict';
 import { appendFileSync, cpSync, mkdirSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { execFileSync, spawn, spawnSync } from 'node:child_process';
-import { dist, filter, go, launch, listed, openFiles, openPage, quiet, root, serve, unit } from './browser.mjs';
+import { connection, dist, filter, filtering, go, holding, indexed, launch, listed, openFiles, openPage, quiet, rest, root, serve, test, toast, unfiltered, unit, until, viewed } from './browser.mjs';
 import { dendro, generate, work } from './fixtures.mjs';
 
 const dir = join(work, 'captures-test');
@@ -83,27 +83,26 @@ test('a span of each axis takes exactly the rows that lie in it', async () => {
     const rows = (await told(page)).map((s) => number(/: ([\d,]+) rows?/.exec(s)[1])).reduce((n, v) => n + v, 0);
     assert.equal(rows, all.filter((r) => of[name](r) !== null).length, name);
     for (const [a, b] of [[0.1, 0.62], [0.3, 0.9], [0.02, 0.5]]) {
-      await drag(page, a, b);
       const field = name === 'bytes' ? 'offset' : name;
-      await page.waitForFunction((f) => new RegExp(`^${f} >= \\S+ and ${f} < \\S+$`).test(document.body.dataset.filtered ?? ''), field);
-      const [, from, to] = /^\w+ >= (\S+) and \w+ < (\S+)$/.exec(await page.inputValue('#filter'));
+      const e = await filtering(page, new RegExp(`^${field} >= \\S+ and ${field} < \\S+$`), () => drag(page, a, b));
+      const [, from, to] = /^\w+ >= (\S+) and \w+ < (\S+)$/.exec(e);
       const value = (s) => (name === 'bytes' ? BigInt(s) : BigInt(Date.parse(`${s.slice(0, 19)}Z`)) * 1000000n + BigInt(s.slice(20, 29)));
       assert.ok(value(from) < value(to));
       const want = all.filter((r) => of[name](r) !== null && of[name](r) >= value(from) && of[name](r) < value(to)).map((r) => r.row);
       assert.ok(want.length > 0 || name === 'time', `${name}: ${from} to ${to}`);
       assert.deepEqual((await listed(page)).map((r) => r.row), want, `${name}: ${from} to ${to}`);
-      await page.evaluate(() => { delete document.body.dataset.filtered; });
     }
     // By keys alone, with Shift; and a click goes to the row there.
-    await page.click('#filter-clear');
+    await unfiltered(page);
     await page.focus('#timeline');
     await page.keyboard.press('Home');
     await page.keyboard.press('Shift+PageDown');
     await page.keyboard.press('Shift+PageDown');
-    await page.keyboard.press('Enter');
-    await page.waitForFunction(() => document.body.dataset.filtered);
+    await filtering(page, / and /, () => page.keyboard.press('Enter'));
     assert.ok((await listed(page)).length < all.length);
-    await page.click('#filter-clear');
+    await unfiltered(page);
+    await go(page, 0);
+    await unit(page, 0);
     const box = await page.locator('#timeline').boundingBox();
     await page.mouse.click(box.x + box.width * 0.55, box.y + 30);
     // Of the data's time, the first of a backfill is early in the stream.
@@ -146,11 +145,10 @@ test('the timeline marks gaps, findings, files and connections on every axis, in
     }), name);
   }
   assert.match(await page.textContent('#findings'), /missing-bytes/);
-  await page.click('#mark-gap');
-  await page.waitForFunction(() => document.body.dataset.filtered);
+  await filtering(page, /finding == /, () => page.click('#mark-gap'));
   const types = (await listed(page)).map((r) => r.type);
   assert.ok(types.includes('missing') && types.includes('zeros'), types.join());
-  await page.click('#filter-clear');
+  await unfiltered(page);
   await page.click('#mark-file');
   assert.ok(await page.isVisible('#pane-capture'));
   await quiet(page);
@@ -168,8 +166,7 @@ test('findings without a time of their own lie where the rows before them do', a
     assert.equal(await page.textContent('#mark-gap .n'), '1');
   }
   assert.ok(await page.isDisabled('#axis [value=arrival]'));
-  await page.click('#mark-finding');
-  await page.waitForFunction(() => document.body.dataset.filtered === 'finding');
+  await filtering(page, 'finding', () => page.click('#mark-finding'));
   assert.deepEqual((await listed(page)).map((r) => r.row), [4, 5]);
   await quiet(page);
 });
@@ -191,7 +188,7 @@ test('many connections are listed, and chosen by mouse, keys and the timeline', 
   await page.keyboard.press('ArrowDown');
   await page.keyboard.press('ArrowDown');
   const shown = async (n, name) => {
-    await page.waitForFunction((t) => document.getElementById('file-name').textContent.startsWith(t) && document.body.dataset.done, name);
+    await connection(page, name);
     assert.equal(await page.textContent('#connections-open'), `Connection ${n} of 9`);
     assert.equal(await page.getAttribute('#connections [aria-selected=true]', 'aria-posinset'), String(n));
   };
@@ -239,18 +236,22 @@ test('a link names the connection, and a filter stays when another is shown', as
   const page = await open();
   await openFiles(page, inside(many));
   await page.keyboard.press('>');
-  await page.waitForFunction(() => /connection=c00000002/.test(location.hash) && document.body.dataset.done);
+  await connection(page, 'c00000002');
+  assert.match(new URL(page.url()).hash, /connection=c00000002/);
   await filter(page, 'kind == Rows');
   const n = (await listed(page)).length;
   await page.keyboard.press('Escape');
   await page.focus('#frames');
-  await page.keyboard.press('>');
-  await page.waitForFunction(() => document.getElementById('file-name').textContent.startsWith('c00000003') && document.body.dataset.filtered === 'kind == Rows');
+  await filtering(page, 'kind == Rows', async () => {
+    await page.keyboard.press('>');
+    await connection(page, 'c00000003');
+  });
   assert.deepEqual((await listed(page)).map((r) => r.name), ['Rows', 'Rows', 'Rows', 'Rows']);
   assert.notEqual(n, 4);
   await page.evaluate(() => { location.hash = '#offset=407&connection=c00000006-5f3a9b06'; });
-  await page.waitForFunction(() => document.getElementById('file-name').textContent.startsWith('c00000006') && /offset=407/.test(location.hash));
+  await connection(page, 'c00000006');
   await unit(page, 5);
+  assert.match(new URL(page.url()).hash, /offset=407/);
   const linked = await openPage(browser, `${server.base}/#offset=170&connection=c00000003-5f3a9b03`);
   await openFiles(linked, inside(many));
   await unit(linked, 2);
@@ -268,7 +269,7 @@ test('a time is gone to under a filter, by the data or by arrival', async () => 
   await page.evaluate(() => { document.getElementById('frames').scrollTop = 0; });
   const some = rows[Math.floor(rows.length / 2)];
   await go(page, `arrival ${some.arrival}`);
-  await page.waitForFunction((f) => Number(document.body.dataset.unit) >= f, rows.find((r) => r.arrival === some.arrival).row);
+  await unit(page, rows.find((r) => BigInt(r.arrival) >= BigInt(some.arrival)).row);
   assert.deepEqual((await listed(page)).map((r) => r.row), rows.map((r) => r.row), 'the filter still holds');
   await go(page, rows[2].time);
   await unit(page, rows.find((r) => BigInt(r.time) >= BigInt(rows[2].time)).row);
@@ -280,11 +281,11 @@ test('a time is gone to under a filter, by the data or by arrival', async () => 
   await page.evaluate(() => { document.getElementById('frames').scrollTop = 0; });
   const last = (await listed(page)).at(-1);
   await go(page, `arrival ${last.arrival}`);
-  await page.waitForFunction((f) => Number(document.body.dataset.unit) >= f, rows.find((r) => r.arrival === rows.at(-1).arrival).row);
+  await unit(page, rows.find((r) => r.arrival === rows.at(-1).arrival).row);
   await go(page, 'data 2200-01-01');
-  await page.waitForFunction(() => /No data is as late/.test(document.getElementById('toast').textContent));
+  await toast(page, /No data is as late/);
   await go(page, '@99999999999');
-  await page.waitForFunction(() => /The bytes go from offset 0 to/.test(document.getElementById('toast').textContent));
+  await toast(page, /The bytes go from offset 0 to/);
   await quiet(page);
 });
 
@@ -319,12 +320,13 @@ test('a link that is malformed and names that attack are only text', async () =>
   const buffer = readFileSync(fixture('crafted/gap.stream'));
   const evil = ['<img src=x onerror=alert(1)>.stream', 'safe\u202egnp.stream', '%s%n"\'.stream', 'c00000001-5f3a9b2e.00000001.cap'];
   await openFiles(page, [...evil.map((name) => ({ name, mimeType: '', buffer })), { name: 'c00000001-5f3a9b2e.00000001.json', mimeType: '', buffer: Buffer.from(JSON.stringify({ format: 'wiretape-sidecar', version: 1, connection: 'c00000001-5f3a9b2e', file: 1, framing: 'frames', boundary: 0, sha256: 'ab'.repeat(32), protocol: 'dendro', endpoint: '<b onclick=alert(1)>\u202e', start: 0, length: buffer.length, closed: '<script>alert(1)</script>', findings: [{ kind: '<i>', offset: 5, message: '\u202e<i>' }] })) }]);
-  await page.waitForFunction(() => /The link is to connection %E0%A4%A, which is not among what was opened\./.test(document.getElementById('toast').textContent));
+  await toast(page, /The link is to connection %E0%A4%A, which is not among what was opened\./);
   await unit(page, 0);
   for (let i = 0; i < evil.length; i++) {
     await page.focus('#frames');
     await page.keyboard.press('>');
     await page.waitForFunction((n) => document.getElementById('connections-open').textContent === `Connection ${n} of 4` && document.body.dataset.done, ((i + 1) % 4) + 1);
+    await rest(page);
   }
   for (const t of ['capture', 'findings', 'connections']) await page.click(`#tab-${t}`);
   await told(page);
@@ -386,6 +388,7 @@ test('a large capture is held against its arrival index when that is asked for',
   assert.match(await page.textContent('#capture'), /Some reads were held against the arrival index, and fit/);
   await page.click('#compare-arrivals');
   await page.waitForFunction(() => /Some bytes do not fit/.test(document.getElementById('capture').textContent));
+  await indexed(page);
   await page.click('#tab-findings');
   assert.match(await page.textContent('#notes'), /torn-bytes.*00000002\.cap/);
   assert.equal(await page.locator('#notes .beside').count(), 1);
@@ -407,6 +410,7 @@ test('sidecars that lie, and what they found when they recorded, are said', asyn
   assert.match((await told(page)).find((s) => /gap: <b>/.test(s)) ?? '', /9 follows 6/);
   await page.click('#capture details button');
   await page.waitForFunction(() => document.querySelector('#hex .b.cursor'));
+  await rest(page);
   await openFiles(page, changed(one, {}).filter((f) => f.name.includes('.00000003.')));
   const frames = (await listed(page)).filter((r) => r.type === 'frame').map((r) => r.offset);
   assert.ok(frames.length > 1);
@@ -417,7 +421,7 @@ test('sidecars that lie, and what they found when they recorded, are said', asyn
     await openFiles(page, middle, { wait: false });
     await page.waitForFunction(() => document.body.dataset.done || document.querySelector('#read-as:not([hidden]) button'));
     if (await page.isVisible('#read-as')) await page.click('#read-as button:has-text("dendro")');
-    await page.waitForSelector('body[data-done]');
+    await indexed(page);
     assert.deepEqual((await listed(page)).filter((r) => r.type === 'frame').map((r) => r.offset), frames, JSON.stringify(value));
     await page.click('#tab-findings');
     assert.match(await page.textContent('#pane-findings'), /sidecar-invalid|malformed|unknown-ordinal/, JSON.stringify(value));
@@ -459,6 +463,7 @@ test('a narrow window has the connections, the marks and the strip too', async (
     await page.keyboard.press('End');
     await page.keyboard.press('Enter');
     await page.waitForFunction(() => document.getElementById('connections-open').textContent === 'Connection 9 of 9' && document.body.dataset.done);
+    await rest(page);
     await quiet(page);
   }
 });
@@ -466,26 +471,21 @@ test('a narrow window has the connections, the marks and the strip too', async (
 test('replay view lists the connections of a folder, by ranges', async () => {
   const replay = join(work, 'replay-many');
   execFileSync('go', ['build', '-o', replay, './cmd/replay'], { cwd: root, stdio: 'inherit' });
-  const p = spawn(replay, ['view', many], { stdio: ['ignore', 'pipe', 'inherit'] });
-  try {
-    const url = await new Promise((y, n) => {
-      p.stdout.once('data', (b) => y(String(b).trim()));
-      p.once('exit', (code) => n(new Error(`replay view ended with ${code}`)));
-    });
-    const page = await openPage(browser, url);
-    await page.waitForSelector('body[data-done]');
-    await page.waitForFunction(() => document.querySelectorAll('#connections .connection:not([hidden]) .badge').length >= 7);
-    await page.focus('#frames');
-    await page.keyboard.press('>');
-    await page.waitForFunction(() => document.getElementById('connections-open').textContent === 'Connection 2 of 9' && document.body.dataset.done);
-    await page.click('#tab-capture');
-    await page.click('#compare-arrivals');
-    await page.waitForFunction(() => /✓ All bytes fit their arrival index/.test(document.getElementById('capture').textContent));
-    await quiet(page);
-  } finally {
-    p.kill('SIGTERM');
-  }
-  await new Promise((y) => { p.once('exit', y); });
+  const { url, stop } = await viewed(replay, many);
+  const page = await openPage(browser, url);
+  await indexed(page);
+  await page.waitForFunction(() => document.querySelectorAll('#connections .connection:not([hidden]) .badge').length >= 7);
+  await page.focus('#frames');
+  await page.keyboard.press('>');
+  await connection(page, 'c00000002');
+  assert.equal(await page.textContent('#connections-open'), 'Connection 2 of 9');
+  await page.click('#tab-capture');
+  assert.doesNotMatch(await page.textContent('#capture'), /✓ All bytes fit their arrival index/);
+  await page.click('#compare-arrivals');
+  await page.waitForFunction(() => /✓ All bytes fit their arrival index/.test(document.getElementById('capture').textContent));
+  await indexed(page);
+  await quiet(page);
+  assert.equal(await stop(), 0);
 });
 
 /** Drops files and folders of the disk on the page, as a person would. */
@@ -499,7 +499,7 @@ async function drop(page, paths) {
 test('folders, files and a mix of them are dropped', async () => {
   const page = await open();
   await drop(page, [one]);
-  await page.waitForSelector('body[data-done]');
+  await indexed(page);
   const want = dendro().find((x) => x.name === 'real/small.stream').frames.map((w) => w.offset);
   assert.deepEqual((await listed(page)).filter((r) => r.type === 'frame').map((r) => r.offset), want);
   assert.match(await page.textContent('#columns'), /Arrival/);
@@ -507,10 +507,11 @@ test('folders, files and a mix of them are dropped', async () => {
   // Two folders and a file: all their connections.
   await drop(page, [many, one, fixture('crafted/gap.stream')]);
   await page.waitForFunction(() => document.getElementById('connections-open').textContent === 'Connection 1 of 11' && document.body.dataset.done);
+  await rest(page);
   await page.focus('#connections');
   await page.keyboard.press('End');
   await page.keyboard.press('Enter');
-  await page.waitForFunction(() => document.getElementById('file-name').textContent.startsWith('gap.stream') && document.body.dataset.done);
+  await connection(page, 'gap.stream');
   assert.equal((await listed(page)).length, 7);
   // Empty ones say so.
   const empty = join(dir, 'empty', 'deeper');
@@ -535,8 +536,8 @@ test('a folder with thousands of entries and deep nesting opens, and says what i
   mkdirSync(wide);
   for (let i = 0; i < 3000; i++) writeFileSync(join(wide, `note-${i}.txt`), 'words');
   await drop(page, [d]);
-  await page.waitForSelector('body[data-done]', { timeout: 60000 });
-  await page.waitForFunction(() => /Folders more than 32 deep were left out/.test(document.getElementById('toast').textContent));
+  await indexed(page);
+  await toast(page, /Folders more than 32 deep were left out/);
   // The capture comes first, the texts can be looked at and say what they are.
   assert.match(await page.textContent('#file-name'), /^c00000001-5f3a9b2e/);
   assert.equal(await page.textContent('#connections-open'), 'Connection 1 of 3,001');
@@ -549,7 +550,7 @@ test('a folder with thousands of entries and deep nesting opens, and says what i
   await page.focus('#connections');
   await page.keyboard.press('Home');
   await page.keyboard.press('Enter');
-  await page.waitForSelector('body[data-done]');
+  await indexed(page);
   assert.ok(await page.isVisible('#pane-connections #connections'));
   await quiet(page);
 });
@@ -629,9 +630,11 @@ test('a codec that is not read is named, and the other columns are shown', async
 });
 
 test('a search and a filter over much are stopped', async () => {
-  const page = await open();
-  const stream = generate('mixed', 300 << 20, join(dir, 'much.stream'));
-  await openFiles(page, [stream]);
+  // What is read by them comes slowly, and the rest not before it is asked for.
+  const much = readFileSync(generate('mixed', 40 << 20, join(dir, 'much.stream')));
+  const site = await holding(much, 20 << 20, 100);
+  const page = await openPage(browser, `${site.base}/?url=/odd.cap`);
+  await page.waitForFunction(() => Number(document.body.dataset.rows) > 100);
   await page.focus('#frames');
   await page.keyboard.press('f');
   await page.selectOption('#search-kind', 'exact');
@@ -644,13 +647,19 @@ test('a search and a filter over much are stopped', async () => {
   await page.fill('#filter', 'summary ~ "no such words"');
   await page.keyboard.press('Escape');
   await page.press('#filter', 'Enter');
+  await page.waitForFunction(() => /^0 rows, \d+ %$/.test(document.getElementById('state').textContent));
   await page.focus('#frames');
   await page.keyboard.press('Escape');
-  await page.waitForFunction(() => /stopped$/.test(document.getElementById('state').textContent) || document.body.dataset.filtered);
+  await page.waitForFunction(() => /^0 rows so far, stopped$/.test(document.getElementById('filter').title));
+  assert.ok(await page.isHidden('#stop'));
   // What comes after goes on.
+  site.release();
+  await page.click('#go-on');
   await filter(page, 'number < 5');
+  await indexed(page);
   assert.equal((await listed(page)).length, 4);
   await quiet(page);
+  site.close();
 });
 
 test('rows are marked as skipped with the reason, and the index state stands against the accumulated one', async () => {
@@ -731,10 +740,6 @@ test('links that name other sites or no URL are refused in one line, and nothing
 test('what is no capture, opened behind one that is still being read, says only what it is', async () => {
   const page = await open();
   const good = fixture('telemetry/small.stream');
-  await page.evaluate(() => {
-    window.said = [];
-    new MutationObserver(() => window.said.push(document.getElementById('toast').textContent)).observe(document.getElementById('toast'), { childList: true });
-  });
   for (let i = 0; i < 25; i++) {
     await openFiles(page, [good]);
     // Rows and a frame are asked for, and at once nothing of it is there any more.
@@ -747,8 +752,8 @@ test('what is no capture, opened behind one that is still being read, says only 
     await page.waitForFunction(() => /text/.test(document.getElementById('what').textContent));
     await page.evaluate(() => { document.getElementById('frames').dispatchEvent(new KeyboardEvent('keydown', { key: 'Home', bubbles: true })); });
   }
-  await page.waitForTimeout(200);
-  assert.deepEqual(await page.evaluate(() => window.said), []);
+  await rest(page);
+  assert.deepEqual(await page.evaluate(() => globalThis.said), []);
   await quiet(page);
 });
 
@@ -764,8 +769,9 @@ test('a server that answers with other bytes, lengths or times than asked is fou
     const file = new URL(route.request().url()).pathname.split('/').pop();
     if (file === 'other.cap') return answer(a ? a + 5 : 0, bytes.length);
     if (file === 'huge.cap') return answer(a, '99999999999999999999');
-    await new Promise((r) => { held.push(r); });
-    return answer(a, bytes.length);
+    const answered = new Promise((r) => { held.push(() => { r(); return answer(a, bytes.length).catch(() => {}); }); });
+    await answered;
+    return undefined;
   });
   const openUrl = async (u) => {
     await page.keyboard.press('u');
@@ -778,10 +784,10 @@ test('a server that answers with other bytes, lengths or times than asked is fou
   await page.waitForFunction(() => /gave bytes from \d+ on where those from \d+ on were asked for/.test(document.getElementById('what').textContent + document.getElementById('toast').textContent));
   // The answer to the one that was opened before comes last.
   await openUrl('late.cap');
-  while (!held.length) await page.waitForTimeout(20);
+  await until('it is asked', () => held.length);
   await openFiles(page, [fixture('crafted/gap.stream')]);
-  held.forEach((r) => r());
-  await page.waitForTimeout(300);
+  await Promise.all(held.map((r) => r()));
+  await rest(page);
   assert.match(await page.textContent('#file-name'), /^gap\.stream/);
   await page.focus('#frames');
   await page.keyboard.press('End');
@@ -807,11 +813,11 @@ test('an index pass whose server failed goes on where it was', async () => {
   await page.fill('#url', `${server.base}/failing/f.cap`);
   await page.click('#url-dialog .primary');
   await page.waitForSelector('#go-on:not([hidden])');
-  assert.match(await page.textContent('#toast'), /^f\.cap: the server answers 503/);
+  await toast(page, /^f\.cap: the server answers 503/);
   assert.equal(await page.textContent('#state'), 'stopped');
   down = false;
   await page.click('#go-on');
-  await page.waitForFunction(() => document.body.dataset.done === '1');
+  await indexed(page);
   assert.equal(await page.evaluate(() => document.body.dataset.rows), rows);
   assert.ok(page.complaints.every((c) => c.includes('503')), page.complaints.join('\n'));
   rmSync(f);
@@ -827,6 +833,7 @@ test('nested columns with nulls and ten thousand columns are shown', async () =>
     await page.click('#tab-segment');
     await page.waitForFunction((c) => document.getElementById('pane-segment').textContent.includes(c), `Choose columns (${columns})`);
     await page.waitForFunction(() => document.querySelectorAll('#pane-segment .p-row:not([hidden]) .p-cell')[1]?.textContent);
+    await rest(page);
   };
   await segment(2, 4);
   const row = (i) => page.evaluate((n) => [...document.querySelectorAll('#pane-segment .p-row')].find((r) => r.index === n && !r.hidden)?.innerText.split('\n').map((s) => s.trim()), i);
@@ -852,7 +859,7 @@ test('each capture has its own columns, also behind one that has as few', async 
   await quiet(page);
 });
 
-test('a filter that is cleared before it began stays cleared, and what the index did not reach is said', async () => {
+test('a filter that is cleared before it began stays cleared', async () => {
   const page = await open();
   await openFiles(page, [fixture('real/live.stream')]);
   for (let i = 0; i < 15; i++) {
@@ -864,25 +871,36 @@ test('a filter that is cleared before it began stays cleared, and what the index
       document.getElementById('filter-clear').click();
     }, i / 4);
   }
-  await page.waitForTimeout(200);
+  await rest(page);
   assert.equal(await page.textContent('#state'), '70 rows');
   assert.equal(await page.evaluate(() => JSON.parse(localStorage.getItem('wiretape-viewer')).filter), '');
-  const f = generate('small', 2000000, join(dir, 'stopped.stream'));
-  await openFiles(page, [f], { wait: false });
-  await page.waitForFunction(() => Number(document.body.dataset.rows) > 100 && !document.getElementById('stop').hidden);
+  await quiet(page);
+});
+
+test('an index pass that is stopped says what it did not reach, and goes on', async () => {
+  const f = generate('small', 200000, join(dir, 'stopped.stream'));
+  const bytes = readFileSync(f);
+  const site = await holding(bytes, bytes.length >> 1);
+  const page = await openPage(browser, `${site.base}/?url=/odd.cap`);
+  const rows = () => page.evaluate(() => Number(document.body.dataset.rows));
+  await page.waitForFunction(() => !document.body.classList.contains('blank'));
+  await until('the pass waits', () => site.state.waits);
   await page.click('#stop');
   await page.waitForFunction(() => /stopped at \d+ %/.test(document.getElementById('state').textContent));
-  await go(page, 1999990);
-  await page.waitForFunction(() => document.getElementById('toast').textContent === 'The index pass was stopped before that.');
-  const before = Number(await page.evaluate(() => document.body.dataset.rows));
+  const before = await rows();
+  site.release();
+  await go(page, 199990);
+  await toast(page, /^The index pass was stopped before that\.$/);
   await page.click('#go-on');
-  await page.waitForFunction(() => document.body.dataset.done === '1' && document.getElementById('go-on').hidden && document.getElementById('stop').hidden);
-  const rows = Number(await page.evaluate(() => document.body.dataset.rows));
-  assert.ok(before < rows);
+  await page.waitForFunction(() => document.getElementById('go-on').hidden && document.getElementById('stop').hidden);
+  await indexed(page);
+  const after = await rows();
+  assert.ok(before > 100 && before < after, `${before} of ${after}`);
   await openFiles(page, [f]);
-  assert.equal(Number(await page.evaluate(() => document.body.dataset.rows)), rows, 'as many as without a stop');
+  assert.equal(await rows(), after, 'as many as without a stop');
   rmSync(f);
   await quiet(page);
+  site.close();
 });
 
 test('a recovered connection has one count of findings everywhere, the sidecar’s word among them', async () => {
@@ -892,9 +910,8 @@ test('a recovered connection has one count of findings everywhere, the sidecar�
   const p = spawn(capture, ['record', '-', '--dir', rec, '--sync', 'frame'], { stdio: ['pipe', 'ignore', 'ignore'] });
   p.stdin.on('error', () => {});
   p.stdin.write(readFileSync(fixture('real/live.stream')).subarray(0, 9000));
-  const until = Date.now() + 20000;
   const size = () => { try { return readdirSync(rec).filter((f) => f.endsWith('.cap.partial')).reduce((n, f) => n + readFileSync(join(rec, f)).length, 0); } catch { return 0; } };
-  while (size() < 9000 && Date.now() < until) await new Promise((r) => { setTimeout(r, 50); });
+  await until('all is written', () => size() >= 9000);
   p.kill('SIGKILL');
   await new Promise((r) => { p.once('exit', r); });
   assert.equal(spawnSync(capture, ['recover', rec]).status, 3);
@@ -905,9 +922,9 @@ test('a recovered connection has one count of findings everywhere, the sidecar�
   // Alone and beside another connection, with its card.
   for (const others of [[], [fixture('real/small.stream')]]) {
     await openFiles(page, [...inside(rec), ...others]);
-    await page.waitForFunction(() => document.querySelector('#findings .finding:not([hidden]) .place')?.textContent || document.getElementById('tab-findings').getAttribute('aria-selected') === 'false');
     await page.click('#tab-findings');
-    await page.waitForFunction(() => document.querySelectorAll('#findings .finding:not([hidden])').length === 2);
+    await rest(page);
+    assert.equal(await page.locator('#findings .finding:not([hidden])').count(), 2);
     assert.equal(await page.textContent('#finding-count'), '2');
     assert.equal(await page.textContent('#mark-finding .n'), '2');
     assert.equal(await page.getAttribute('#findings .finding', 'aria-setsize'), '2');
@@ -940,53 +957,71 @@ const reds = (page) => page.evaluate(() => {
 
 test('an index pass, a filter and a search at once all come to their end, and what was stopped goes on', async () => {
   const f = generate('small', 1000000, join(dir, 'three.stream'));
-  const page = await open();
-  for (let i = 0; i < 3; i++) {
-    await openFiles(page, [f], { wait: false });
-    await page.waitForFunction(() => Number(document.body.dataset.rows) > 100);
+  const bytes = readFileSync(f);
+  const taken = /^250,0\d\d of 1,000,00\d rows$/;
+  for (const stopped of [false, false, true]) {
+    const site = await holding(bytes, bytes.length >> 2);
+    const page = await openPage(browser, `${site.base}/?url=/odd.cap`);
+    await page.waitForFunction(() => !document.body.classList.contains('blank'));
+    await until('the index pass waits', () => site.state.waits);
     await page.fill('#filter', 'source == 3');
     await page.keyboard.press('Escape');
-    await page.press('#filter', 'Enter');
-    await page.click('#tab-search');
-    await page.fill('#search-text', 'zzqqzz');
-    await page.press('#search-text', 'Enter');
-    await page.waitForFunction(() => document.body.dataset.done === '1' && document.body.dataset.filtered === 'source == 3' && document.getElementById('search-cancel').hidden);
-    await page.click('#filter-clear');
+    if (stopped) {
+      // Filtered and stopped in one go.
+      await page.evaluate(() => {
+        document.getElementById('filter').dispatchEvent(new KeyboardEvent('keydown', { key: 'Enter', bubbles: true }));
+        document.getElementById('stop').click();
+      });
+      await page.waitForSelector('#go-on:visible');
+      await rest(page);
+      site.release();
+      await filtering(page, 'source == 3', () => page.click('#go-on'));
+    } else {
+      await page.press('#filter', 'Enter');
+      await page.click('#tab-search');
+      await page.fill('#search-text', 'zzqqzz');
+      await page.press('#search-text', 'Enter');
+      await page.waitForSelector('#search-cancel:visible');
+      await filtering(page, 'source == 3', () => site.release());
+      await page.waitForFunction(() => document.getElementById('search-state').textContent === '0 found');
+      assert.ok(await page.isHidden('#search-cancel'));
+    }
+    await indexed(page);
+    assert.ok(await page.isHidden('#go-on'));
+    // What is said of how many there are in all is of the time when the filter came to its end.
+    await filter(page, 'source == 3');
+    assert.match(await page.textContent('#state'), taken);
+    await quiet(page);
+    site.close();
   }
-  await page.evaluate(() => { delete document.body.dataset.done; delete document.body.dataset.rows; });
-  await openFiles(page, [f], { wait: false });
-  // Filter and stop in one go: what is small enough for a test is soon indexed.
-  await page.waitForFunction(() => {
-    if (!(Number(document.body.dataset.rows) > 100) || document.body.dataset.done) return false;
-    const filter = document.getElementById('filter');
-    filter.value = 'source == 3';
-    filter.dispatchEvent(new KeyboardEvent('keydown', { key: 'Enter', bubbles: true }));
-    document.getElementById('stop').click();
-    return true;
-  });
-  await page.click('#go-on');
-  await page.waitForFunction(() => document.body.dataset.done === '1' && document.body.dataset.filtered === 'source == 3' && document.getElementById('go-on').hidden);
-  assert.match(await page.textContent('#state'), /^250,0\d\d of 1,000,00\d rows$/);
   rmSync(f);
-  await quiet(page);
 });
 
 test('an opening that failed leaves an idle page whose connections are told; a file that is gone is a finding', async () => {
-  const bad = join(dir, 'bad.cap.zst');
+  const bad = join(dir, 'c00000001-0bad0bad.00000001.cap.zst');
   writeFileSync(bad, Buffer.from('28b52ffd24', 'hex'));
   const page = await open();
   const files = [bad, fixture('real/live.stream'), fixture('crafted/gap.stream')];
-  await page.setInputFiles('#pick-files', files);
-  await page.waitForFunction(() => document.querySelectorAll('#connections .connection').length >= 2 || document.body.dataset.done === '1');
-  await page.locator('#connections [role=option], #connections .connection', { hasText: 'bad' }).first().click().catch(() => {});
-  await page.waitForTimeout(500);
+  await openFiles(page, files, { wait: false });
+  // It comes first, and is what is shown.
+  const failed = () => page.waitForFunction(() => /^c00000001-0bad0bad/.test(document.getElementById('what').textContent));
+  await failed();
+  await page.waitForFunction(() => document.querySelectorAll('#welcome-list .connection:not([hidden]) .badge').length === 2);
+  await rest(page);
   const cdp = await page.context().newCDPSession(page);
   await cdp.send('Performance.enable');
   const spent = async () => (await cdp.send('Performance.getMetrics')).metrics.find((m) => m.name === 'TaskDuration').value;
-  const before = await spent();
-  await page.waitForTimeout(1500);
-  assert.ok(await spent() - before < 0.5, 'the page is idle');
-  await page.context().close();
+  // A page that asks for ever is never idle; one that was busy is some time.
+  await until('the page is idle', async () => {
+    const before = await spent();
+    await page.waitForTimeout(1500);
+    return await spent() - before < 0.5;
+  });
+  await page.locator('#connections .connection', { hasText: 'live' }).click();
+  await connection(page, 'live.stream');
+  await page.locator('#connections .connection', { hasText: '0bad0bad' }).click();
+  await failed();
+  await quiet(page);
   const folder = join(dir, 'gone-index');
   cpSync(one, folder, { recursive: true });
   const other = await open();
@@ -997,7 +1032,7 @@ test('an opening that failed leaves an idle page whose connections are told; a f
   rmSync(join(folder, idx.path.slice(5)));
   const site = await serve({ '/c/': folder, '/': dist });
   await other.goto(`${site.base}/?list=/c/list.json`);
-  await other.waitForFunction(() => document.body.dataset.done === '1');
+  await indexed(other);
   assert.deepEqual(await found(other), ['arrival-index']);
   site.close();
   await other.context().close();
@@ -1080,7 +1115,7 @@ test('a capture of several files on a file server opens by a list; what lies bes
   writeFileSync(join(folder, '.DS_Store'), 'x');
   const site = await serve({ '/v/': dist, '/c/': folder });
   const page = await openPage(browser, `${site.base}/v/?list=${encodeURIComponent('/c/list.json')}`);
-  await page.waitForFunction(() => document.body.dataset.done === '1');
+  await indexed(page);
   const served = await page.evaluate(() => document.body.dataset.rows);
   assert.ok(await page.isHidden('#connections-open'), 'one connection');
   assert.deepEqual(await found(page), []);
@@ -1095,10 +1130,11 @@ test('the strip of connections marks findings where they are', async () => {
   const gap = readFileSync(fixture('crafted/gap.stream'));
   await openFiles(page, [{ name: 'a.stream', buffer: readFileSync(fixture('real/small.stream')), mimeType: '' }, { name: 'b.stream', buffer: gap, mimeType: '' }]);
   await page.keyboard.press('>');
-  await page.waitForFunction(() => /b\.stream/.test(document.getElementById('file-name').textContent) && document.body.dataset.done);
+  await connection(page, 'b.stream');
   await page.click('#tab-findings');
   await page.locator('#findings .finding').first().click();
   await page.waitForFunction(() => /\d/.test(document.querySelector('#frames .row.selected .c-offset')?.textContent ?? ''));
+  await rest(page);
   const at = Number(await page.textContent('#frames .row.selected .c-offset'));
   const before = readFileSync(fixture('real/small.stream')).length;
   const { width, at: red } = await reds(page);

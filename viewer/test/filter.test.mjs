@@ -1,11 +1,11 @@
 // The filter, what is put into it by a click, the ways from finding to finding and
 // what links lead to, in a real Chromium.
 
-import test, { after, before } from 'node:test';
+import { after, before } from 'node:test';
 import assert from 'node:assert/strict';
 import { cpSync, mkdirSync, readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { dist, filter, go, launch, listed, openFiles, openPage, quiet, serve, unit } from './browser.mjs';
+import { dist, filter, filtering, go, indexed, launch, listed, openFiles, openPage, quiet, rest, serve, test, toast, unfiltered, unit } from './browser.mjs';
 import { generate, work } from './fixtures.mjs';
 import { quote, sameFinding, sameKind, sameSource, sameSpan, spanOf, tokens, withCondition } from '../src/expression.js';
 
@@ -55,13 +55,23 @@ const mixed = () => {
   return mixedFile;
 };
 
-/** Waits until the filter is this, and gives how many rows it takes. */
-async function filtered(page, expression) {
-  await page.waitForFunction((e) => document.body.dataset.filtered === e && document.getElementById('filter').value === e, expression);
+/** Does what sets this filter, and gives how many rows it takes. */
+async function taken(page, expression, act) {
+  await filtering(page, expression, act);
   return Number((await page.textContent('#state')).replaceAll(',', '').split(' ')[0]);
 }
 
-const toast = (page, says) => page.waitForFunction((s) => new RegExp(s).test(document.getElementById('toast').textContent), says);
+/** Asks for a filter in which something is wrong, and waits until that is said: a text that is marked, or what fits a RegExp. */
+async function wrong(page, expression, says) {
+  await page.fill('#filter', expression);
+  await page.keyboard.press('Escape');
+  await page.press('#filter', 'Enter'); // it hides what was said of the one before
+  await page.waitForFunction(([s, all]) => {
+    const at = document.querySelector('#filter-wrong:not([hidden])');
+    return at && (all ? new RegExp(s).test(at.textContent) : at.querySelector('mark').textContent === s);
+  }, says instanceof RegExp ? [says.source, true] : [says, false]);
+}
+
 const selected = (page) => page.evaluate(() => Number(document.body.dataset.unit));
 
 // ── Without a browser ──────────────────────────────────────────────────────
@@ -100,7 +110,8 @@ test('a text of any length is split in a time that grows with it', () => {
   for (const s of ['x', '"', '"x', 'time >= ', '\\', '((', ' ', '!~']) {
     const began = performance.now();
     tokens(s.repeat(1000000 / s.length));
-    assert.ok(performance.now() - began < 3000, `${s}: ${performance.now() - began} ms`);
+    // What grows with the square takes minutes.
+    assert.ok(performance.now() - began < 20000, `${s}: ${performance.now() - began} ms`);
   }
 });
 
@@ -125,12 +136,12 @@ test('n and N go from finding to finding behind the most that are listed, and En
   await unit(page, 7001);
   await page.focus('#frames');
   await page.keyboard.press('n');
-  await toast(page, '^No finding after this row\\.$');
+  await toast(page, /^No finding after this row\.$/);
   await go(page, '#3');
   await unit(page, 3);
   await page.focus('#frames');
   await page.keyboard.press('N');
-  await toast(page, '^No finding before this row\\.$');
+  await toast(page, /^No finding before this row\.$/);
   // Under a filter among its rows.
   await filter(page, 'number == 2 or number == 500 or number == 6500');
   await page.focus('#frames');
@@ -141,10 +152,10 @@ test('n and N go from finding to finding behind the most that are listed, and En
   await page.keyboard.press('n');
   await unit(page, 6500);
   await page.keyboard.press('n');
-  await toast(page, 'in what the filter takes');
+  await toast(page, /in what the filter takes/);
   await page.keyboard.press('N');
   await unit(page, 500);
-  await page.click('#filter-clear');
+  await unfiltered(page);
   assert.match(await page.getAttribute('#finding-0', 'title'), /^[^\n]*follows[^]*\nexpected [^]*\nfound /);
   // The panel's last one, whose page was never on the screen.
   await page.click('#tab-findings');
@@ -193,55 +204,43 @@ test('Page Up, Page Down, j and k move in the findings, the hits and the connect
 test('a chip and "Only this" show what their title says, whatever the filter was', async () => {
   const page = await open();
   await openFiles(page, [mixed()]);
-  const chip = (name) => page.locator('#legend .chip', { hasText: name }).click();
-  const only = async (i) => {
+  const chip = (name) => () => page.locator('#legend .chip', { hasText: name }).click();
+  const only = (i) => async () => {
     await page.click('#tab-sources');
     await page.locator('#sources details').nth(i).evaluate((d) => { d.open = true; });
     await page.locator('#sources details').nth(i).getByText('Only this').click();
   };
   await filter(page, 'not kind == Rows');
-  await chip('ClockOffset');
-  assert.equal(await filtered(page, 'kind == ClockOffset'), 20);
+  assert.equal(await taken(page, 'kind == ClockOffset', chip('ClockOffset')), 20);
   await filter(page, 'kind != ClockOffset and number > 3');
-  await chip('ClockOffset');
-  assert.ok(await filtered(page, 'kind == ClockOffset and number > 3') > 10);
+  assert.ok(await taken(page, 'kind == ClockOffset and number > 3', chip('ClockOffset')) > 10);
   await filter(page, 'not (kind == Rows) && not source == 1');
-  await only(1);
-  assert.equal(await filtered(page, 'not (kind == Rows) and source == 2'), 11);
-  await chip('Rows');
-  assert.equal(await filtered(page, 'kind == Rows and source == 2'), 40);
+  assert.equal(await taken(page, 'not (kind == Rows) and source == 2', only(1)), 11);
+  assert.equal(await taken(page, 'kind == Rows and source == 2', chip('Rows')), 40);
   // What a text holds and what an "or" offers is no condition.
   await filter(page, 'not summary ~ "kind == Rows and x"');
-  await chip('ClockOffset');
-  assert.equal(await filtered(page, 'not summary ~ "kind == Rows and x" and kind == ClockOffset'), 20);
+  assert.equal(await taken(page, 'not summary ~ "kind == Rows and x" and kind == ClockOffset', chip('ClockOffset')), 20);
   await filter(page, 'kind == Rows or source == 2');
-  await chip('ClockOffset');
-  assert.equal(await filtered(page, '(kind == Rows or source == 2) and kind == ClockOffset'), 10);
-  await chip('Rows');
-  assert.equal(await filtered(page, '(kind == Rows or source == 2) and kind == Rows'), 80);
+  assert.equal(await taken(page, '(kind == Rows or source == 2) and kind == ClockOffset', chip('ClockOffset')), 10);
+  assert.equal(await taken(page, '(kind == Rows or source == 2) and kind == Rows', chip('Rows')), 80);
   await page.click('#tab-findings');
   const finding = page.locator('#finding-kinds .chip').first();
   const kind = await finding.locator('span').first().textContent();
   for (const [was, becomes] of [['not finding', `finding == ${kind}`], [`finding == ${kind}`, `finding == ${kind}`], [`not finding == ${kind} and size > 1`, `finding == ${kind} and size > 1`]]) {
     await filter(page, was);
-    await page.evaluate(() => { delete document.body.dataset.filtered; });
-    await finding.click();
-    assert.equal(await filtered(page, becomes), 1, was);
+    assert.equal(await taken(page, becomes, () => finding.click()), 1, was);
   }
   await filter(page, 'not finding');
-  await page.click('#mark-gap');
-  assert.equal(await filtered(page, `finding == ${kind}`), 1);
+  assert.equal(await taken(page, `finding == ${kind}`, () => page.click('#mark-gap')), 1);
   await filter(page, 'not finding');
-  await page.click('#mark-finding');
-  assert.equal(await filtered(page, 'finding'), 1);
+  assert.equal(await taken(page, 'finding', () => page.click('#mark-finding')), 1);
   // A stream of a source takes the place of the source and of its stream.
   await page.click('#tab-sources');
   await filter(page, 'not source == 2 and stream == "net" and size > 1');
-  await only(0);
-  assert.equal(await filtered(page, 'source == 1 and size > 1'), 51);
+  assert.equal(await taken(page, 'source == 1 and size > 1', only(0)), 51);
   // To what is no filter nothing is added: what is wrong with it is said.
   await page.fill('#filter', 'size >');
-  await chip('Rows');
+  await chip('Rows')();
   await page.waitForSelector('#filter-wrong:visible');
   assert.equal(await page.inputValue('#filter'), 'size >');
   await quiet(page);
@@ -251,22 +250,22 @@ test('a span takes the place of the span, and only what the filter takes is tint
   const page = await open();
   await openFiles(page, [mixed()]);
   const box = await page.locator('#timeline').boundingBox();
-  const drag = async (from, to) => {
-    await page.mouse.move(box.x + box.width * from, box.y + 20);
-    await page.mouse.down();
-    await page.mouse.move(box.x + box.width * to, box.y + 20, { steps: 3 });
-    await page.mouse.up();
-    await page.mouse.move(5, 5);
-    await page.waitForFunction(() => document.body.dataset.filtered);
-    return page.inputValue('#filter');
+  const drag = async (from, to, fits) => {
+    const was = await page.inputValue('#filter');
+    const becomes = await filtering(page, fits, async () => {
+      await page.mouse.move(box.x + box.width * from, box.y + 20);
+      await page.mouse.down();
+      await page.mouse.move(box.x + box.width * to, box.y + 20, { steps: 3 });
+      await page.mouse.up();
+      await page.mouse.move(5, 5);
+    });
+    assert.notEqual(becomes, was);
   };
   await filter(page, 'not (offset >= 5 and offset < 50) and summary ~ "offset >= 1 and offset < 9"');
-  assert.match(await drag(0.2, 0.6), /^not \(offset >= 5 and offset < 50\) and summary ~ "offset >= 1 and offset < 9" and offset >= \d+ and offset < \d+$/);
-  await page.evaluate(() => { delete document.body.dataset.filtered; });
-  assert.match(await drag(0.1, 0.3), /^not \(offset >= 5 and offset < 50\) and summary ~ "offset >= 1 and offset < 9" and offset >= \d+ and offset < \d+$/);
+  await drag(0.2, 0.6, /^not \(offset >= 5 and offset < 50\) and summary ~ "offset >= 1 and offset < 9" and offset >= \d+ and offset < \d+$/);
+  await drag(0.1, 0.3, /^not \(offset >= 5 and offset < 50\) and summary ~ "offset >= 1 and offset < 9" and offset >= \d+ and offset < \d+$/);
   const picture = () => page.evaluate(() => document.getElementById('timeline').toDataURL());
-  await page.click('#filter-clear');
-  await page.waitForFunction(() => !document.body.dataset.filtered);
+  await unfiltered(page);
   await page.focus('#frames');
   await page.keyboard.press('Home');
   await unit(page, 0);
@@ -274,7 +273,7 @@ test('a span takes the place of the span, and only what the filter takes is tint
   const shown = async (e) => {
     await filter(page, e);
     await page.focus('#frames');
-    await page.waitForFunction(() => document.querySelector('#frames .row.selected') || document.getElementById('frames').getAttribute('aria-rowcount') === '1');
+    await unit(page, 0);
     return picture();
   };
   assert.equal(await shown('type == preamble and not (offset >= 100 and offset < 900)'), plain);
@@ -285,9 +284,28 @@ test('a span takes the place of the span, and only what the filter takes is tint
   await page.fill('#filter', 'offset >= 100 and offset < 900');
   await page.keyboard.press('Escape');
   await page.mouse.move(box.x + 5, box.y + 20);
+  await page.waitForSelector('#timeline-tip:visible');
   await page.mouse.move(5, 5);
   await page.waitForFunction(() => document.getElementById('timeline-tip').hidden);
   assert.equal(await picture(), plain);
+  await quiet(page);
+});
+
+test('a filter and a search that have nothing to go through come to their end', async () => {
+  const page = await open();
+  await openFiles(page, [stream('bare.stream')]);
+  for (const e of ['type == preamble', 'kind == Rows', 'finding', 'type == preamble']) {
+    await filter(page, e);
+    assert.equal((await listed(page)).length, e === 'type == preamble' ? 1 : 0, e);
+  }
+  await page.click('#tab-search');
+  // It is longer than all that there is.
+  await page.fill('#search-text', 'x'.repeat(1000));
+  await page.press('#search-text', 'Enter');
+  await page.waitForFunction(() => document.getElementById('search-state').textContent === '0 found');
+  await rest(page);
+  assert.equal(await page.textContent('#search-state'), '0 found');
+  assert.ok(await page.isHidden('#search-cancel'));
   await quiet(page);
 });
 
@@ -311,6 +329,7 @@ test('the link of a stream finds its frames, whatever its name holds and however
     });
     await links.nth(i).click();
     await page.waitForFunction(() => document.body.dataset.filtered || document.getElementById('toast').textContent);
+    await rest(page);
     if (!(await page.evaluate(() => document.body.dataset.filtered))) {
       assert.match(await page.textContent('#toast'), /The name of this stream has 20,002 characters: more than a filter takes\./);
       refused++;
@@ -328,8 +347,7 @@ test('the link of a stream finds its frames, whatever its name holds and however
   await page.keyboard.type('stream == rtl');
   await page.keyboard.press('Tab');
   await page.waitForFunction(() => document.getElementById('filter').value === 'stream == "rtl\\u202eabc" ');
-  await page.keyboard.press('Enter');
-  await page.waitForFunction(() => document.body.dataset.filtered === 'stream == "rtl\\u202eabc"');
+  await filtering(page, 'stream == "rtl\\u202eabc"', () => page.keyboard.press('Enter'));
   assert.equal((await listed(page)).length, 2);
   await quiet(page);
 });
@@ -364,10 +382,7 @@ test('what is wrong is marked where it stands, behind any characters', async () 
     ['source ~ "ü\\q"', '\\q', 'source ~ "ü'],
     ['source ~ "ü" and arrival >= 2023-01-01', 'arrival', 'source ~ "ü" and '],
   ]) {
-    await page.fill('#filter', e);
-    await page.keyboard.press('Escape');
-    await page.press('#filter', 'Enter');
-    await page.waitForFunction((m) => document.querySelector('#filter-wrong:not([hidden]) mark')?.textContent === m, mark);
+    await wrong(page, e, mark);
     assert.equal(await page.textContent('#filter-wrong code span'), before);
     assert.equal(await page.textContent('#filter-wrong code'), e);
   }
@@ -378,17 +393,11 @@ test('a text of any length can be pasted into the filter, and how long it may be
   const page = await open();
   await openFiles(page, [mixed()]);
   for (const s of ['x'.repeat(200000), '"'.repeat(200001), 'offset >= '.repeat(20000), `kind == Rows and ${'time >= 1 and '.repeat(20000)}`, 'a b '.repeat(50000)]) {
-    const began = Date.now();
-    await page.fill('#filter', s);
-    await page.press('#filter', 'Enter');
-    await page.waitForFunction((n) => document.getElementById('filter-wrong').textContent.includes(`the filter has ${n} characters, of which it may have 16384`), s.trim().length);
-    assert.ok(Date.now() - began < 10000, `${s.slice(0, 20)}: ${Date.now() - began} ms`);
+    await wrong(page, s, new RegExp(`the filter has ${s.trim().length} characters, of which it may have 16384`));
     assert.ok((await page.textContent('#filter-wrong code')).length < 300);
   }
   // One just as long as it may be is taken.
-  await page.fill('#filter', `size > ${'1'.padStart(16384 - 7, '0')}`);
-  await page.press('#filter', 'Enter');
-  await page.waitForFunction(() => document.body.dataset.filtered);
+  await filter(page, `size > ${'1'.padStart(16384 - 7, '0')}`);
   await quiet(page);
 });
 
@@ -396,9 +405,7 @@ test('times are read by one rule wherever they are typed, and numbers as they lo
   const page = await open();
   await openFiles(page, [mixed()]);
   for (const e of ['time >= 2023-02-31', 'time < 2023-01-01T24:00', 'number == 0b11', 'number == 1_0', 'time > 9223372036854775808']) {
-    await page.fill('#filter', e);
-    await page.press('#filter', 'Enter');
-    await page.waitForFunction(() => !document.getElementById('filter-wrong').hidden);
+    await wrong(page, e, /./);
     await page.fill('#filter', '');
     await page.press('#filter', 'Enter');
     await page.waitForFunction(() => document.getElementById('filter-wrong').hidden);
@@ -407,13 +414,13 @@ test('times are read by one rule wherever they are typed, and numbers as they lo
   assert.deepEqual((await listed(page)).map((r) => r.no), ['10']);
   await filter(page, 'time >= "2023-11-14 22:13:20.000000039Z"');
   assert.equal((await listed(page)).length, 2);
-  await page.click('#filter-clear');
+  await unfiltered(page);
   await go(page, '#5');
   await unit(page, 5);
   for (const t of ['2023-13-45', '2023-02-31', '2023-01-01 25:00', '2300-01-01', 'data 99999999999999999999']) {
-    await page.evaluate(() => { document.getElementById('toast').textContent = ''; });
     await go(page, t);
-    await toast(page, '^A frame number, an offset');
+    await toast(page, /^A frame number, an offset/);
+    await rest(page);
     assert.equal(await selected(page), 5, t);
   }
   await quiet(page);
@@ -428,24 +435,24 @@ test('the timeline makes filters that are taken at both ends of time', async () 
     await page.click('#axis button[value=time]');
     const box = await page.locator('#timeline').boundingBox();
     for (const [from, to] of [[0, 1], [0.5, 1], [0, 0.5]]) {
-      await page.evaluate(() => { delete document.body.dataset.filtered; });
-      await page.mouse.move(box.x + box.width * from, box.y + 20);
-      await page.mouse.down();
-      await page.mouse.move(box.x + (box.width + 20) * to, box.y + 20, { steps: 3 });
-      await page.mouse.up();
-      await page.waitForFunction(() => document.body.dataset.filtered);
-      const e = await page.inputValue('#filter');
+      const e = await filtering(page, /^time >= /, async () => {
+        await page.mouse.move(box.x + box.width * from, box.y + 20);
+        await page.mouse.down();
+        await page.mouse.move(box.x + (box.width + 20) * to, box.y + 20, { steps: 3 });
+        await page.mouse.up();
+      });
       const want = to === 1 ? `and time <= ${last}` : 'and time < ';
       assert.ok(e.includes(want), `${name} ${from} ${to}: ${e}`);
       const rowsIn = await listed(page);
       assert.ok(rowsIn.length > 0, e);
       if (from === 0 && to === 1) assert.ok(rowsIn.length === times.length, `${name}: ${e} takes ${rowsIn.length} of ${times.length}`);
     }
-    await page.click('#filter-clear');
-    await page.waitForFunction(() => !document.body.dataset.filtered);
-    await page.evaluate(() => { document.getElementById('toast').textContent = ''; });
+    await unfiltered(page);
+    await go(page, '0');
+    await unit(page, 0);
     await page.mouse.click(box.x + box.width * 0.97, box.y + 20);
-    await page.waitForFunction(() => Number(document.body.dataset.unit) > 2 || /No data is as late/.test(document.getElementById('toast').textContent));
+    // Near the end of the axis: the last row, or its last bin behind it.
+    await page.waitForFunction(() => Number(document.body.dataset.unit) > 2 || globalThis.said.includes('No data is as late as that.'));
   }
   await quiet(page);
 });
@@ -468,9 +475,7 @@ test('times of arrival are fields as others are: in quotes, under a not, alone',
   assert.deepEqual(await of('arrival'), all);
   assert.deepEqual(await of('summary ~ "arrival >= 2023-01-01" and arrival'), []);
   for (const [e, says] of [['arrival >= 2026-02-31', /expected a time/], ['arrival == 2023-11-14', /compared with a time by/], ['arrival >= "soon"', /expected a time/]]) {
-    await page.fill('#filter', e);
-    await page.press('#filter', 'Enter');
-    await page.waitForFunction((s) => new RegExp(s).test(document.getElementById('filter-wrong').textContent), says.source);
+    await wrong(page, e, says);
   }
   await quiet(page);
 });
@@ -483,28 +488,26 @@ test('a link to what is not there is said and leads nowhere else', async () => {
   const files = readdirSync(dir).filter((f) => f !== 'lock').map((f) => join(dir, f));
   const page = await open('#offset=900&connection=c00000009-deadbeef');
   await openFiles(page, files);
-  await toast(page, 'The link is to connection c00000009-deadbeef, which is not among what was opened\\.');
+  await toast(page, /The link is to connection c00000009-deadbeef, which is not among what was opened\./);
   await unit(page, 0);
   await go(page, '#7');
   await unit(page, 7);
   const here = await page.evaluate(() => location.hash);
   const name = decodeURIComponent(/connection=([^&]+)/.exec(here)[1]);
   const leads = async (hash, says) => {
-    await page.evaluate((h) => {
-      document.getElementById('toast').textContent = '';
-      location.hash = h;
-    }, hash);
+    await page.evaluate((h) => { location.hash = h; }, hash);
     await toast(page, says);
+    await rest(page);
     assert.equal(await selected(page), 7, hash);
     assert.equal(await page.evaluate(() => location.hash), here, hash);
   };
-  await leads('#offset=1200&connection=c00000009-deadbeef', 'not among what was opened');
-  await leads('#offset=99999999', 'The link is to offset 99,999,999; the bytes go from offset 0 to [\\d,]+\\.');
-  await leads(`#offset=99999999&connection=${name}`, 'The link is to offset 99,999,999');
+  await leads('#offset=1200&connection=c00000009-deadbeef', /not among what was opened/);
+  await leads('#offset=99999999', /The link is to offset 99,999,999; the bytes go from offset 0 to [\d,]+\./);
+  await leads(`#offset=99999999&connection=${name}`, /The link is to offset 99,999,999/);
   // The link that led nowhere holds for what is opened next, where that is it.
   const other = await open(`#offset=${/offset=(\d+)/.exec(here)[1]}&connection=${name}`);
   await openFiles(other, [b]);
-  await toast(other, 'not among what was opened');
+  await toast(other, /not among what was opened/);
   await openFiles(other, files);
   await unit(other, 7);
   assert.equal(await other.evaluate(() => location.hash), here);
@@ -512,7 +515,7 @@ test('a link to what is not there is said and leads nowhere else', async () => {
   // An offset behind the end, in the link that the page was opened by.
   const beyond = await open('#offset=99999999');
   await openFiles(beyond, [a]);
-  await toast(beyond, 'The link is to offset 99,999,999; the bytes go');
+  await toast(beyond, /The link is to offset 99,999,999; the bytes go/);
   await unit(beyond, 0);
   await quiet(beyond);
   await quiet(page);
@@ -529,7 +532,7 @@ test('a link tells two folders with the same connection apart', async () => {
   const openFolder = async (page, dir) => {
     await page.evaluate(() => { delete document.body.dataset.done; });
     await page.setInputFiles('#pick-folder', dir);
-    await page.waitForSelector('body[data-done]');
+    await indexed(page);
   };
   const path = (page) => page.evaluate(() => document.querySelector('#connections .connection.selected').title.split('\n')[0]);
   const page = await open();
@@ -538,6 +541,7 @@ test('a link tells two folders with the same connection apart', async () => {
   await page.waitForFunction(() => document.querySelectorAll('#connections .connection:not([hidden])').length === 2);
   await page.locator('#connections .connection:not([hidden])').nth(1).click();
   await page.waitForFunction(() => /b\/c/.test(document.querySelector('#connections .connection.selected').title) && document.body.dataset.done);
+  await rest(page);
   await go(page, '#20');
   await unit(page, 20);
   const hash = await page.evaluate(() => location.hash);
@@ -551,7 +555,7 @@ test('a link tells two folders with the same connection apart', async () => {
   // A name that both have: the first is shown, and that is said.
   const both = await open(hash.replace('b%2F', ''));
   await openFolder(both, twins);
-  await toast(both, `The link is to connection ${name.slice(2)}, of which 2 were opened: this is twins/a/`);
+  await toast(both, new RegExp(`The link is to connection ${name.slice(2)}, of which 2 were opened: this is twins/a/`));
   assert.match(await path(both), /twins\/a\//);
   await quiet(both);
   await quiet(page);
@@ -578,9 +582,10 @@ test('Compare and Segment show times as the page does, when that changes too', a
   await page.focus('#frames');
   const turn = async (mode) => {
     for (let i = 0; i < 4; i++) {
-      if (new RegExp(`Times: ${mode}`).test(await page.textContent('#toast'))) return;
       await page.keyboard.press('t');
+      if (await page.textContent('#toast') === `Times: ${mode}`) return;
     }
+    assert.fail(`no times in ${mode}`);
   };
   await turn('raw');
   assert.doesNotMatch(await times('pane-compare'), day);
@@ -590,8 +595,7 @@ test('Compare and Segment show times as the page does, when that changes too', a
   const verdict = () => page.textContent('#pane-segment .verdict');
   assert.doesNotMatch(await verdict(), day);
   await page.focus('#frames');
-  await page.keyboard.press('t');
-  await page.waitForFunction(() => /Times: utc/.test(document.getElementById('toast').textContent));
+  await turn('utc');
   assert.match(await verdict(), day);
   await page.click('#tab-compare');
   assert.match(await times('pane-compare'), day);
@@ -604,19 +608,21 @@ test('Enter closes the completions, of an empty filter too', async () => {
   await page.click('#filter');
   await page.waitForSelector('#completions:visible');
   await page.keyboard.type('kind == Rows');
-  await page.keyboard.press('Enter');
-  await page.waitForFunction(() => document.body.dataset.filtered);
+  await filtering(page, 'kind == Rows', () => page.keyboard.press('Enter'));
   assert.ok(await page.isHidden('#completions'));
   for (let i = 0; i < 12; i++) await page.keyboard.press('Backspace');
   assert.ok(await page.isVisible('#completions'));
   const over = await page.locator('#completions').boundingBox();
   await page.keyboard.press('Enter');
   await page.waitForFunction(() => !document.body.dataset.filtered);
+  await rest(page);
   assert.ok(await page.isHidden('#completions'));
   const line = await page.locator('#timeline').boundingBox();
   assert.ok(over.y + over.height > line.y + 30, 'the list lay over the timeline');
+  await go(page, '0');
+  await unit(page, 0);
   await page.mouse.click(over.x + 60, line.y + 30);
-  await unit(page, await selected(page));
+  await page.waitForFunction(() => Number(document.body.dataset.unit) > 0);
   assert.equal(await page.inputValue('#filter'), '');
   // Written on, it is there again.
   await page.click('#filter');

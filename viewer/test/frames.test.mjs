@@ -1,11 +1,11 @@
 // What is selected is what is shown, copied, saved and linked to, in a real
 // Chromium: also under a filter, when a frame can't be opened, and by keys alone.
 
-import test, { after, before } from 'node:test';
+import { after, before } from 'node:test';
 import assert from 'node:assert/strict';
 import { copyFileSync, mkdirSync, readFileSync, rmSync, truncateSync } from 'node:fs';
 import { join } from 'node:path';
-import { dist, filter, go, launch, openFiles, openPage, quiet, serve, unit } from './browser.mjs';
+import { dist, filter, go, launch, openFiles, openPage, quiet, rest, serve, stored, test, toast, unit, until } from './browser.mjs';
 import { dendro, generate, work } from './fixtures.mjs';
 
 const dir = join(work, 'frames-test');
@@ -28,18 +28,13 @@ const open = (options, address = '') => openPage(browser, `${server.base}/${addr
 const copied = async (page, button) => {
   await page.evaluate(() => navigator.clipboard.writeText(''));
   await page.click(button);
-  for (const until = Date.now() + 10000; Date.now() < until; await page.waitForTimeout(20)) {
-    const text = await page.evaluate(() => navigator.clipboard.readText());
-    if (text) return text;
-  }
-  return assert.fail('nothing was copied');
+  return until(`${button} copies`, () => page.evaluate(() => navigator.clipboard.readText()));
 };
 const saved = async (page) => {
   const [d] = await Promise.all([page.waitForEvent('download'), page.click('#save-bytes')]);
   return { name: d.suggestedFilename(), bytes: readFileSync(await d.path()) };
 };
 const field = (page, name) => page.locator('#tree .node:not([hidden])', { has: page.locator(`.name:text-is("${name}")`) }).first();
-const toast = (page, text) => page.waitForFunction((t) => document.getElementById('toast').textContent.includes(t), text);
 
 test('a field that was chosen in one frame is not what the next one copies and saves', async () => {
   const file = fixture('real/live.stream');
@@ -62,6 +57,7 @@ test('a field that was chosen in one frame is not what the next one copies and s
   assert.equal(s.name, `frame-9-at-${offset}.bin`);
   assert.deepEqual(s.bytes, own);
   await field(page, 'seq').hover();
+  await page.waitForFunction(() => /^seq · offset/.test(document.getElementById('place').textContent));
   await page.hover('#unit-title');
   await page.waitForFunction(() => document.getElementById('place').textContent === '');
   await quiet(page);
@@ -75,7 +71,8 @@ test('a field far down a list is the one that is copied, however soon', async ()
   await page.focus('#tree');
   await page.keyboard.press('End');
   await page.keyboard.press('ArrowRight');
-  await page.waitForFunction(() => /^\[0\]/.test(document.querySelector('#tree .node.selected + .node .name')?.textContent ?? '[0]'));
+  await rest(page);
+  assert.equal(await page.getAttribute('#tree .node.selected', 'aria-expanded'), 'true');
   await page.keyboard.press('End');
   const hex = await copied(page, '#copy-hex');
   assert.ok(hex.length < 400, `${hex.length} characters`);
@@ -91,23 +88,31 @@ test('a row that the filter does not take is shown when it is gone to, and said 
   await filter(page, 'kind == ClockOffset');
   await go(page, 10);
   await unit(page, 10);
-  await toast(page, 'The filter does not take this row');
+  await toast(page, /^The filter does not take this row/);
   assert.match(await page.textContent('#unit-title'), /^Frame 10 · Rows/);
   assert.equal(await page.locator('#frames .selected').count(), 0);
-  const offset = dendro().find((x) => x.name === 'real/live.stream').frames[9].offset;
+  const { frames } = dendro().find((x) => x.name === 'real/live.stream');
+  const { offset } = frames[9];
   assert.equal(new URL(page.url()).hash, `#offset=${offset}`);
-  // From there to the rows around it.
+  // From there to the rows around it: before it there is none.
+  const next = frames.findIndex((f) => f.name === 'ClockOffset') + 1;
+  assert.ok(next > 10);
+  const chosen = async () => {
+    await unit(page, next);
+    assert.equal(await page.locator('#frames .selected').getAttribute('data-row'), String(next));
+  };
   await page.focus('#frames');
   await page.keyboard.press('ArrowUp');
-  await page.waitForFunction(() => document.querySelector('#frames .selected')?.textContent.includes('ClockOffset') || document.querySelector('#frames .selected') === null);
+  await chosen();
   await go(page, 10);
   await unit(page, 10);
   await page.focus('#frames');
   await page.keyboard.press('ArrowDown');
-  await page.waitForFunction(() => document.querySelector('#frames .selected'));
-  assert.ok(Number(await page.evaluate(() => document.querySelector('#frames .selected').dataset.row)) > 10);
+  await chosen();
   // A link under a filter that was kept leads to its own frame.
   const other = await page.context().newPage();
+  await other.goto(`${server.base}/app.css`);
+  await stored(other, 'filter', 'kind == ClockOffset');
   await other.goto(`${server.base}/?url=/c/live.stream#offset=${offset}`);
   await unit(other, 10);
   await other.waitForFunction(() => document.body.dataset.filtered === 'kind == ClockOffset');
@@ -146,7 +151,7 @@ test('a frame that can’t be opened leaves nothing of the one before', async ()
   assert.equal(await page.locator('#hex .line:not([hidden])').count(), 0);
   await page.evaluate(() => navigator.clipboard.writeText('untouched'));
   await page.click('#copy-json');
-  await page.waitForTimeout(200);
+  await rest(page);
   assert.equal(await page.evaluate(() => navigator.clipboard.readText()), 'untouched');
   await page.context().close();
 });
@@ -178,8 +183,9 @@ test('what differs at the end of a long text or under a key that comes twice is 
   // Gaps are exact.
   await go(page, 7);
   await unit(page, 7);
-  await field(page, 'rows').dblclick().catch(() => {});
-  await page.waitForFunction(() => ['+1.000000001 s', '+999.999 µs', '+9 µs'].every((s) => document.getElementById('tree').textContent.includes(`${s} to the one before`)));
+  assert.equal(await field(page, 'rows').getAttribute('aria-expanded'), 'true');
+  const notes = await page.$$eval('#tree .node:not([hidden]) .note', (l) => l.map((x) => x.textContent));
+  for (const s of ['+1.000000001 s', '+999.999 µs', '+9 µs']) assert.ok(notes.some((x) => x.includes(`${s} to the one before`)), `${s}: ${notes}`);
   await quiet(page);
 });
 
@@ -191,6 +197,7 @@ test('rows without a Full index before them say so, and equal states are not cal
     await page.keyboard.press('n');
     await page.waitForFunction(() => /rows-skipped/.test(document.getElementById('unit-findings').textContent));
     await page.waitForFunction((s) => new RegExp(s).test(document.getElementById('tree').textContent), says.source);
+    await rest(page);
   }
   await quiet(page);
 });
@@ -220,6 +227,9 @@ test('j and k move in the fields and the bytes too', async () => {
   await page.focus('#hex');
   for (const k of ['j', 'j', 'k']) await page.keyboard.press(k);
   await page.waitForFunction(() => document.querySelector('#hex .cursor'));
+  await rest(page);
+  // A line down, from the first byte that a key goes to.
+  assert.equal(await page.$eval('#hex .b.cursor', (e) => `${e.closest('.line').index}:${[...e.parentElement.children].indexOf(e)}`), '0:0');
   await quiet(page);
 });
 

@@ -2,13 +2,12 @@
 // sidecars say, servers that misbehave, compressed files that are damaged, and
 // Parquet files with values that are hard to show.
 
-import test, { after, before } from 'node:test';
+import { after, before } from 'node:test';
 import assert from 'node:assert/strict';
-import { createServer } from 'node:http';
 import { cpSync, existsSync, mkdirSync, openAsBlob, readFileSync, readdirSync, renameSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
-import { extname, join } from 'node:path';
+import { join } from 'node:path';
 import { execFileSync, spawnSync } from 'node:child_process';
-import { HEADERS, dist, go, launch, listed, pageMemory, openFiles, openPage, quiet, root, serve, testdata, unit } from './browser.mjs';
+import { dist, go, indexed, launch, listed, odd, openFiles, openPage, pageMemory, part, quiet, root, serve, test, testdata, unit, until } from './browser.mjs';
 import { dendro, generate, work } from './fixtures.mjs';
 import { group, load, runs } from '../src/worker/captures.js';
 import { ops as parquet } from '../src/worker/parquet.js';
@@ -160,7 +159,7 @@ test('a sidecar of another connection gives no source, and swapped ones no offse
   await page.waitForSelector('#read-as:not([hidden]) button');
   assert.match(await page.textContent('#what'), /00000003\.json is not used: it is that of file 3 of c/);
   await page.click('#read-as button:has-text("dendro")');
-  await page.waitForSelector('body[data-done]');
+  await indexed(page);
   assert.match(await page.textContent('#notes'), /sidecar-stale/);
   await quiet(page);
 });
@@ -267,39 +266,6 @@ test('a search finds text over the edge of files and windows', async () => {
   }
 });
 
-/** A server that answers ranges of data as answer(res, from, to, state) does, and the page beside it. */
-async function odd(data, answer) {
-  const state = { open: 0, sent: 0, data };
-  const types = { '.html': 'text/html; charset=utf-8', '.js': 'text/javascript', '.css': 'text/css', '.wasm': 'application/wasm' };
-  const srv = createServer((req, res) => {
-    const path = new URL(req.url, 'http://x').pathname;
-    if (path.startsWith('/odd')) {
-      state.open++;
-      res.on('close', () => { state.open--; });
-      const [, from, to] = /^bytes=(\d+)-(\d+)$/.exec(req.headers.range ?? '') ?? [0, '0', '0'];
-      answer(res, Number(from), Number(to), state);
-      return;
-    }
-    const f = join(dist, path === '/' ? 'index.html' : path);
-    if (!existsSync(f)) {
-      res.writeHead(404, HEADERS).end();
-      return;
-    }
-    res.writeHead(200, { ...HEADERS, 'Content-Type': types[extname(f)] ?? 'application/octet-stream' }).end(readFileSync(f));
-  });
-  await new Promise((r) => { srv.listen(0, '127.0.0.1', r); });
-  return { state, base: `http://127.0.0.1:${srv.address().port}`, close: () => { srv.closeAllConnections(); srv.close(); } };
-}
-
-const part = (res, from, to, total, more = {}) => res.writeHead(206, { ...HEADERS, 'Content-Range': `bytes ${from}-${to}/${total}`, ...more });
-const until = async (what, f) => {
-  for (let i = 0; i < 100; i++) {
-    if (await f()) return;
-    await new Promise((r) => { setTimeout(r, 50); });
-  }
-  assert.fail(what);
-};
-
 test('opening by URL is stopped by Esc, by its button and by what is opened next', async () => {
   const data = readFileSync(fixture('crafted/gap.stream'));
   const chunk = Buffer.alloc(1 << 20, 0x55);
@@ -358,12 +324,15 @@ test('opening by URL is stopped by Esc, by its button and by what is opened next
   // What comes while a connection is chosen can be stopped too, and Stop ends an index pass that waits.
   for (const held of [false, true]) {
     const half = await odd(readFileSync(fixture('real/small.stream')), (res, from, to, state) => {
-      if (held ? from > 0 && from < 100000 : to > 0) return;
+      if (held ? from > 0 && from < 100000 : to > 0) {
+        state.waits = true;
+        return;
+      }
       part(res, from, to, state.data.length).end(state.data.subarray(from, to + 1));
     });
     const q = await openPage(browser, `${half.base}/`);
     await url(q, half.base);
-    await until('it waits', () => half.state.open >= 1);
+    await until('it waits', () => half.state.waits);
     if (held) await q.waitForFunction(() => !document.body.classList.contains('blank'));
     await q.evaluate(() => document.activeElement.blur());
     await q.keyboard.press('Escape');
@@ -389,11 +358,11 @@ test('a file that changed behind its URL is noticed by its tag, its time and its
   for (const [what, answer] of Object.entries(ways)) {
     const s = await odd(data, answer);
     const page = await openPage(browser, `${s.base}/?url=/odd.cap`);
-    await page.waitForSelector('body[data-done]');
+    await indexed(page);
     s.state.changed = true;
     await page.fill('#goto', '@150000');
     await page.press('#goto', 'Enter');
-    await page.waitForFunction(() => /changed while it was open|gave (more than|bytes)/.test(document.getElementById('toast').textContent) || document.getElementById('state').textContent === 'the file was changed: open it again', undefined, { timeout: 10000 }).catch(() => assert.fail(what));
+    await page.waitForFunction(() => /changed while it was open|gave (more than|bytes)/.test(document.getElementById('toast').textContent) || document.getElementById('state').textContent === 'the file was changed: open it again').catch(() => assert.fail(what));
     await page.context().close();
     s.close();
   }

@@ -1,13 +1,13 @@
 // The page in a real Chromium: what people see and do.
 
-import test, { after, before } from 'node:test';
+import { after, before } from 'node:test';
 import assert from 'node:assert/strict';
 import { existsSync, mkdirSync, readFileSync, readdirSync, rmSync, writeFileSync, appendFileSync, copyFileSync } from 'node:fs';
-import { execFileSync, spawn } from 'node:child_process';
+import { execFileSync } from 'node:child_process';
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
-import { dist, filter, first, go, launch, listed, openFiles, openPage, quiet, root, serve, single, unit } from './browser.mjs';
+import { dist, filter, filtering, first, go, indexed, launch, listed, openFiles, openPage, quiet, rest, root, serve, single, stored, test, toast, unfiltered, unit, viewed } from './browser.mjs';
 import { aewr, dendro, generate, melin, work } from './fixtures.mjs';
 
 const captures = join(work, 'captures');
@@ -35,6 +35,7 @@ for (const [name, list] of [['dendro', dendro()], ['melin', melin()], ['AEWR', a
       await page.evaluate(() => { document.getElementById('what').textContent = ''; delete document.body.dataset.done; });
       await openFiles(page, [f.file], { wait: false });
       await page.waitForFunction(() => document.body.dataset.done || /:/.test(document.getElementById('what').textContent));
+      await rest(page);
       if (await page.evaluate(() => !document.body.dataset.done)) {
         // Not recognised: then no frame of it is known either.
         assert.deepEqual(f.frames, [], f.name);
@@ -63,9 +64,11 @@ function fields(page) {
     const tree = document.getElementById('tree');
     const hex = document.getElementById('hex');
     const wait = async (f) => {
-      const until = performance.now() + 5000;
-      while (!f() && performance.now() < until) await new Promise((r) => { setTimeout(r, 3); });
-      return f();
+      const until = performance.now() + 60000;
+      while (!f()) {
+        if (performance.now() > until) throw new Error(`waited in vain: ${f}`);
+        await new Promise((r) => { setTimeout(r, 3); });
+      }
     };
     const out = [];
     tree.focus();
@@ -205,6 +208,7 @@ test('a finding about a field lights that field', async () => {
   await openFiles(page, [dendro().find((x) => x.name === 'crafted/state-mismatch.stream').file]);
   await page.locator('#findings .finding').first().click();
   await page.waitForFunction(() => document.querySelector('#tree .node.selected .name')?.textContent === 'index_state');
+  await rest(page);
   assert.equal(await page.locator('#hex .b.mark').count(), 16);
   assert.match(await page.textContent('#unit-findings'), /rows-skipped.*but the index here is at/);
   await quiet(page);
@@ -218,7 +222,7 @@ test('dropped files open', async () => {
     t.items.add(new File([new Uint8Array(bytes)], 'dropped.stream'));
     for (const type of ['dragenter', 'dragover', 'drop']) window.dispatchEvent(new DragEvent(type, { dataTransfer: t, bubbles: true, cancelable: true }));
   }, [...readFileSync(f.file)]);
-  await page.waitForSelector('body[data-done]');
+  await indexed(page);
   assert.match(await page.textContent('#file-name'), /dropped\.stream · dendro/);
   assert.equal((await listed(page)).filter((r) => r.type === 'frame').length, f.frames.length);
   await quiet(page);
@@ -228,7 +232,6 @@ test('skipped rows and gaps say their reason', async () => {
   const page = await open();
   for (const [name, kind] of [['state-mismatch', /rows-skipped|skipped/], ['gap', /gap/], ['truncated-in-payload', /cut/], ['unknown-ordinal', /ordinal|source/]]) {
     await openFiles(page, [dendro().find((x) => x.name === `crafted/${name}.stream`).file]);
-    await page.waitForFunction(() => document.querySelector('#findings .finding:not([hidden]) .place')?.textContent);
     assert.match(await page.textContent('#findings .finding'), kind, name);
   }
   await quiet(page);
@@ -246,11 +249,14 @@ test('a hundred thousand rows open at once', async () => {
     while (!/100,000 entries/.test(document.getElementById('tree').textContent)) await new Promise((r) => { setTimeout(r, 5); });
     return performance.now() - began;
   });
-  assert.ok(ms < 2000, `${ms} ms`);
+  // In all but no time on an idle machine; a line for each row would take minutes.
+  assert.ok(ms < 15000, `${ms} ms`);
+  await unit(page, 2);
   await page.focus('#tree');
   await page.keyboard.press('End');
   await page.keyboard.press('ArrowRight');
-  await page.waitForSelector('#tree .node.selected[aria-expanded=true]');
+  await rest(page);
+  assert.equal(await page.getAttribute('#tree .node.selected', 'aria-expanded'), 'true');
   await page.keyboard.press('End');
   await page.waitForFunction(() => [...document.querySelectorAll('#tree .node:not([hidden]) .name')].some((n) => n.textContent === '[99999]'));
   await page.waitForFunction(() => /to the one before/.test(document.getElementById('tree').textContent));
@@ -277,8 +283,7 @@ test('columns are as wide as what they hold, and the tabs all show, at 1,400 pix
   }
   await openFiles(page, [join(root, 'wire', 'aewr', 'testdata', 'sessions', 'v18-down.stream')]);
   const chip = page.locator('#legend .chip', { hasText: 'MIGRATE_* 10' });
-  await chip.click();
-  await page.waitForFunction(() => document.body.dataset.filtered === 'kind == 10');
+  await filtering(page, 'kind == 10', () => chip.click());
   assert.equal(String((await listed(page)).length), await chip.locator('.n').textContent());
   await page.setViewportSize({ width: 1000, height: 700 });
   for (const t of await page.locator('#side-tabs [role=tab]:visible').all()) {
@@ -319,7 +324,8 @@ test('hostile texts stay text, in every panel', async () => {
   await page.keyboard.press('c');
   await page.keyboard.press('End');
   await page.click('#tab-compare');
-  await page.waitForTimeout(300);
+  await rest(page);
+  await page.waitForSelector('#pane-compare .compare');
   assert.doesNotMatch(await page.title(), HOSTILE);
   assert.equal(await page.locator('img, script:not([src]), b, iframe').count(), 0);
   const text = await page.evaluate(() => document.body.innerText);
@@ -349,7 +355,7 @@ test('what is no capture is said in one line', async () => {
   // Read as a protocol all the same, nothing hangs.
   await openFiles(page, [join(captures, 'picture.jpg')], { wait: false });
   await page.click('#read-as button >> nth=0');
-  await page.waitForSelector('body[data-done]');
+  await indexed(page);
   await quiet(page);
 });
 
@@ -358,7 +364,7 @@ test('a capture folder joins by its sidecars, and a file from its middle has its
   generate('folder', dendro().find((x) => x.name === 'telemetry/small.stream').file, dir);
   const page = await open();
   await page.setInputFiles('#pick-folder', dir);
-  await page.waitForSelector('body[data-done]');
+  await indexed(page);
   const rows = await listed(page);
   const want = dendro().find((x) => x.name === 'telemetry/small.stream').frames;
   assert.deepEqual(rows.filter((r) => r.type === 'frame').map((r) => r.offset), want.map((w) => w.offset));
@@ -369,11 +375,12 @@ test('a capture folder joins by its sidecars, and a file from its middle has its
   // The time of an arrival is a place to go to.
   await go(page, '2023-11-14T22:13:20.100000000');
   await page.waitForFunction(() => /#offset=\d{5,}/.test(location.hash));
+  await rest(page);
   await filter(page, 'arrival >= 2023-11-14T22:13:20.100000000 and arrival < 2023-11-14T22:13:20.150000000');
   const some0 = await listed(page);
   assert.deepEqual(some0.map((r) => r.offset), rows.filter((r) => r.offset >= 100000 && r.offset < 150000).map((r) => r.offset));
   assert.ok(some0.length > 3);
-  await page.click('#filter-clear');
+  await unfiltered(page);
   // A file from the middle, with its sidecar, knows who its source is.
   const middle = readdirSync(dir).filter((f) => f.includes('.00000003.')).map((f) => join(dir, f));
   await openFiles(page, middle);
@@ -384,7 +391,7 @@ test('a capture folder joins by its sidecars, and a file from its middle has its
   await openFiles(page, middle.filter((f) => f.endsWith('.cap')), { wait: false });
   await page.waitForFunction(() => document.body.dataset.done || document.querySelector('#read-as:not([hidden]) button'));
   if (await page.isVisible('#read-as')) await page.click('#read-as button:has-text("dendro")');
-  await page.waitForSelector('body[data-done]');
+  await indexed(page);
   assert.equal((await listed(page)).filter((r) => r.type === 'frame').length, some.filter((r) => r.type === 'frame').length);
   // A hole in the middle is a row, and is found.
   await openFiles(page, readdirSync(dir).filter((f) => !f.includes('.00000002.') && f !== 'lock').map((f) => join(dir, f)));
@@ -414,7 +421,7 @@ test('a URL is read by ranges, and a change is noticed', async () => {
   const f = join(captures, 'served.stream');
   copyFileSync(dendro().find((x) => x.name === 'real/small.stream').file, f);
   const page = await openPage(browser, `${server.base}/some/where/?url=${encodeURIComponent(`${server.base}/captures/served.stream`)}#offset=236960`);
-  await page.waitForSelector('body[data-done]');
+  await indexed(page);
   await unit(page, 18);
   assert.ok(server.requests.filter((r) => r.path.endsWith('served.stream')).every((r) => r.range));
   assert.equal((await listed(page)).length, 73);
@@ -422,7 +429,7 @@ test('a URL is read by ranges, and a change is noticed', async () => {
   await page.focus('#frames');
   await page.keyboard.press('Home');
   await page.keyboard.press('ArrowDown');
-  await page.waitForFunction(() => /changed while it was open/.test(document.getElementById('toast').textContent));
+  await toast(page, /changed while it was open/);
   await page.evaluate(() => { document.getElementById('what').textContent = ''; });
   await page.evaluate((u) => { document.getElementById('url').value = u; document.getElementById('url-dialog').returnValue = 'open'; document.getElementById('url-dialog').dispatchEvent(new Event('close')); }, `${server.base}/captures/absent`);
   await page.waitForFunction(() => /404/.test(document.getElementById('what').textContent));
@@ -438,7 +445,8 @@ test('a file that changes on disk while it is open is noticed', async () => {
   await openFiles(page, [f]);
   writeFileSync(f, Buffer.alloc(100, 1));
   await go(page, 60);
-  await page.waitForFunction(() => /changed|shorter/.test(document.getElementById('toast').textContent));
+  await toast(page, /changed|shorter/);
+  await rest(page);
   assert.equal(await page.textContent('#state'), 'the file was changed: open it again');
   // Nothing goes on as if it worked.
   await page.click('#tab-search');
@@ -475,6 +483,7 @@ test('the filter is checked, completes, streams and is kept', async () => {
     await page.fill('#filter', e);
     await page.press('#filter', 'Escape');
     await page.press('#filter', 'Enter');
+    // Enter hides what was said of the one before.
     await page.waitForSelector('#filter-wrong:not([hidden])');
     assert.match(await page.textContent('#filter-wrong'), says, e);
   }
@@ -488,8 +497,8 @@ test('the filter is checked, completes, streams and is kept', async () => {
   await page.keyboard.press('Tab');
   assert.equal((await page.inputValue('#filter')).trim(), 'kind == ClockOffset');
   await page.keyboard.press('Escape');
-  await page.keyboard.press('Enter');
-  await page.waitForFunction(() => document.body.dataset.filtered === 'kind == ClockOffset');
+  await page.fill('#filter', (await page.inputValue('#filter')).trim());
+  await filtering(page, 'kind == ClockOffset', () => page.keyboard.press('Enter'));
   assert.equal((await listed(page)).length, 8);
   // It survives a reload, as do the theme and the columns.
   await page.click('#settings-open');
@@ -498,8 +507,7 @@ test('the filter is checked, completes, streams and is kept', async () => {
   await page.click('#settings-dialog button');
   await page.reload();
   await page.waitForSelector('body[data-ready]');
-  await openFiles(page, [f.file]);
-  await page.waitForFunction(() => document.body.dataset.filtered === 'kind == ClockOffset');
+  await filtering(page, 'kind == ClockOffset', () => openFiles(page, [f.file]));
   assert.equal(await page.evaluate(() => document.documentElement.dataset.theme), 'dark');
   assert.doesNotMatch(await page.textContent('#columns'), /Offset/);
   await quiet(page);
@@ -519,6 +527,7 @@ test('search finds text and bytes over everything, and goes there', async () => 
   await page.waitForFunction((n) => document.getElementById('search-state').textContent === `${n} found`, want);
   await page.locator('#hits .hit').nth(1).click();
   await page.waitForFunction(() => document.querySelectorAll('#hex .b.mark').length === 11);
+  await rest(page);
   assert.equal(await page.evaluate(() => [...document.querySelectorAll('#hex .c.mark')].map((c) => c.textContent).join('')), 'late_stream');
   await page.selectOption('#search-kind', 'hex');
   await page.fill('#search-text', '50 41 52 31');
@@ -544,7 +553,7 @@ test('a segment shows its schema, its rows and what replay finds in it', async (
   await page.locator('.picks input').nth(1).uncheck();
   assert.equal(await page.locator('.p-head .p-cell').count(), columns - 1);
   // A damaged one: the same finding that replay gives, at its place.
-  await page.click('#filter-clear');
+  await unfiltered(page);
   await openFiles(page, [dendro().find((x) => x.name === 'crafted/bad-parquet-footer.stream').file]);
   await filter(page, 'kind == Segment');
   await page.click('#tab-segment');
@@ -573,7 +582,7 @@ test('two frames are compared, a payload is saved, a field copied', async () => 
   const saved = readFileSync(await download.path());
   assert.equal(saved.length, 8);
   await page.click('#copy-hex');
-  await page.waitForFunction(() => /Copied/.test(document.getElementById('toast').textContent));
+  await toast(page, /^Copied 16 characters$/);
   assert.equal(await page.evaluate(() => navigator.clipboard.readText()), saved.toString('hex'));
   await page.click('#copy-json');
   await page.waitForFunction(async (v) => (await navigator.clipboard.readText()) === v, saved.readBigInt64LE().toString());
@@ -590,32 +599,32 @@ test('the timeline shows what there is, and a span of it becomes a filter', asyn
     await page.mouse.move(box.x + box.width * b, box.y + 20, { steps: 4 });
     await page.mouse.up();
   };
-  await drag(0.05, 0.5);
-  await page.waitForFunction(() => /^offset >= \d+ and offset < \d+$/.test(document.body.dataset.filtered ?? ''));
-  const [, from, to] = /offset >= (\d+) and offset < (\d+)/.exec(await page.inputValue('#filter'));
+  const [, from, to] = /offset >= (\d+) and offset < (\d+)/.exec(await filtering(page, /^offset >= \d+ and offset < \d+$/, () => drag(0.05, 0.5)));
   assert.deepEqual((await listed(page)).map((r) => r.offset > Number(from) - 1 && r.offset < Number(to)).filter((x) => !x), []);
   assert.ok((await listed(page)).length >= 3);
   await page.click('#axis [value=time]');
-  await drag(0.2, 0.6);
-  await page.waitForFunction(() => /time >= \S+Z and time < \S+Z/.test(document.body.dataset.filtered ?? ''));
-  await page.click('#filter-clear');
+  await filtering(page, /time >= \S+Z and time < \S+Z/, () => drag(0.2, 0.6));
+  await unfiltered(page);
+  await go(page, 0);
+  await unit(page, 0);
   await page.focus('#timeline');
   await page.keyboard.press('End');
   assert.match(await page.getAttribute('#timeline', 'aria-valuetext'), /\brows?\b/);
   await page.keyboard.press('Enter');
   await page.waitForFunction(() => Number(document.body.dataset.unit) > 30);
-  await page.click('.chip:has-text("Segment")');
-  await page.waitForFunction(() => document.body.dataset.filtered === 'kind == Segment');
+  await filtering(page, 'kind == Segment', () => page.click('.chip:has-text("Segment")'));
   await quiet(page);
 });
 
 test('by the keyboard alone: from opening to comparing two frames, and Tab goes on everywhere', async () => {
   const page = await open();
   const chosen = page.waitForEvent('filechooser');
-  await page.waitForTimeout(200); // until the chooser is waited for in the browser too
+  // By then the chooser is waited for in the browser too.
+  await page.reload();
+  await page.waitForSelector('body[data-ready]');
   await page.keyboard.press('o');
   await (await chosen).setFiles(dendro().find((x) => x.name === 'real/live.stream').file);
-  await page.waitForSelector('body[data-done]');
+  await indexed(page);
   const seen = [];
   for (let i = 0; i < 60; i++) {
     await page.keyboard.press('Tab');
@@ -651,14 +660,12 @@ test('by the keyboard alone: from opening to comparing two frames, and Tab goes 
   const other = await page.context().newPage();
   await other.goto(`${server.base}/some/where/`);
   await other.waitForSelector('body[data-ready]');
-  // What a tab stores reaches the other tab's process a moment later.
-  const kept = (p, k, v) => p.waitForFunction(([k, v]) => JSON.parse(localStorage.getItem('wiretape-viewer') ?? '{}')[k] === v, [k, v]);
   await page.keyboard.press('t');
-  await kept(other, 'time', 'local');
+  await stored(other, 'time', 'local');
   await other.bringToFront();
   await other.keyboard.press('b');
-  await kept(page, 'side', false);
-  await kept(page, 'time', 'local');
+  await stored(page, 'side', false);
+  await stored(page, 'time', 'local');
   await quiet(page);
 });
 
@@ -677,12 +684,12 @@ test('everything is reached by the keyboard, and the keys are listed', async () 
   }
   await page.keyboard.press('Escape');
   await page.keyboard.press('n');
-  await page.waitForFunction(() => document.querySelector('#unit-findings button'));
+  await page.waitForSelector('#unit-findings button');
   await page.keyboard.press('b');
   assert.ok(!(await page.isVisible('#side')));
   await page.keyboard.press('b');
   await page.keyboard.press('t');
-  await page.waitForFunction(() => /local/.test(document.getElementById('toast').textContent));
+  await toast(page, /^Times: local$/);
   await page.focus('#split-list');
   const was = await page.getAttribute('#split-list', 'aria-valuenow');
   await page.keyboard.press('ArrowDown');
@@ -716,12 +723,14 @@ for (const theme of ['light', 'dark']) {
     await page.focus('#frames');
     await page.keyboard.press('c');
     await page.keyboard.press('ArrowDown');
+    await rest(page);
     await page.click('#tab-compare');
     await page.waitForSelector('.compare');
     await page.click('#tab-search');
     await page.fill('#search-text', 'cpu');
     await page.keyboard.press('Enter');
     await page.waitForSelector('#hits .hit');
+    await page.waitForFunction(() => document.getElementById('search-cancel').hidden);
     await check('comparing and searching');
     await page.fill('#filter', 'kind == Ro');
     await page.waitForSelector('#completions .offer');
@@ -743,7 +752,7 @@ for (const theme of ['light', 'dark']) {
     await page.setViewportSize({ width: 400, height: 800 });
     await check('a narrow window');
     await page.setViewportSize({ width: 1440, height: 900 });
-    await page.click('#filter-clear');
+    await unfiltered(page);
     await openFiles(page, [dendro().find((x) => x.name === 'crafted/gap.stream').file]);
     await page.click('#tab-findings');
     await page.keyboard.press('n');
@@ -757,6 +766,7 @@ for (const theme of ['light', 'dark']) {
     await openFiles(page, files);
     await page.click('#axis [value=arrival]');
     await page.click('#tab-connections');
+    await rest(page);
     await check('connections');
     await page.click('#tab-findings');
     await page.waitForSelector('#notes .beside');
@@ -816,23 +826,15 @@ test('replay view opens a capture folder in the page', async () => {
   generate('folder', dendro().find((x) => x.name === 'telemetry/small.stream').file, dir);
   const replay = join(work, 'replay');
   execFileSync('go', ['build', '-o', replay, './cmd/replay'], { cwd: root, stdio: 'inherit' });
-  const p = spawn(replay, ['view', dir], { stdio: ['ignore', 'pipe', 'inherit'] });
-  try {
-    const url = await new Promise((y, n) => {
-      p.stdout.once('data', (b) => y(String(b).trim()));
-      p.once('exit', (code) => n(new Error(`replay view ended with ${code}`)));
-    });
-    assert.match(url, /^http:\/\/127\.0\.0\.1:\d+\/[0-9a-f]{32}\/\?list=list\.json$/);
-    const page = await openPage(browser, url);
-    await page.waitForSelector('body[data-done]');
-    const want = dendro().find((x) => x.name === 'telemetry/small.stream').frames;
-    assert.deepEqual((await listed(page)).filter((r) => r.type === 'frame').map((r) => r.offset), want.map((w) => w.offset));
-    assert.match(await page.textContent('#columns'), /Arrival/);
-    await quiet(page);
-  } finally {
-    p.kill('SIGTERM');
-  }
-  assert.equal(await new Promise((y) => { p.once('exit', y); }), 0);
+  const { url, stop } = await viewed(replay, dir);
+  assert.match(url, /^http:\/\/127\.0\.0\.1:\d+\/[0-9a-f]{32}\/\?list=list\.json$/);
+  const page = await openPage(browser, url);
+  await indexed(page);
+  const want = dendro().find((x) => x.name === 'telemetry/small.stream').frames;
+  assert.deepEqual((await listed(page)).filter((r) => r.type === 'frame').map((r) => r.offset), want.map((w) => w.offset));
+  assert.match(await page.textContent('#columns'), /Arrival/);
+  await quiet(page);
+  assert.equal(await stop(), 0);
 });
 
 test('nothing but the listed licences goes into the page', () => {

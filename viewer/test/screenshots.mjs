@@ -2,7 +2,7 @@
 
 import { mkdirSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
-import { dist, launch, openFiles, openPage, root, serve } from './browser.mjs';
+import { dist, filter, go, launch, openFiles, openPage, rest, root, serve, unit } from './browser.mjs';
 import { dendro, generate, work } from './fixtures.mjs';
 
 const out = join(root, 'docs', 'img');
@@ -11,21 +11,6 @@ const server = await serve({ '/': dist });
 const browser = await launch();
 const fixture = (name) => dendro().find((f) => f.name === name).file;
 const size = { width: 1280, height: 800 };
-
-async function filter(page, expression) {
-  await page.fill('#filter', expression);
-  await page.keyboard.press('Escape');
-  await page.press('#filter', 'Enter');
-  await page.waitForFunction((e) => document.body.dataset.filtered === e, expression);
-}
-
-async function go(page, row) {
-  await page.fill('#goto', String(row));
-  await page.press('#goto', 'Enter');
-  await page.waitForSelector(`body[data-unit="${row}"]`);
-  await page.fill('#goto', '');
-  await page.focus('#frames');
-}
 
 const folder = (dir) => readdirSync(dir).filter((f) => f !== 'lock').map((f) => join(dir, f));
 
@@ -36,6 +21,9 @@ await openFiles(page, folder(many));
 await page.waitForFunction(() => document.querySelectorAll('#connections .connection:not([hidden]) .badge').length >= 7);
 await page.click('#axis [value=arrival]');
 await go(page, 30); // a Rows frame
+await unit(page, 30);
+await page.fill('#goto', '');
+await page.focus('#frames');
 await page.waitForFunction(() => document.querySelectorAll('#tree .node:not([hidden])').length > 6 && ![...document.querySelectorAll('#hex .b')].some((b) => b.textContent === '··'));
 await page.evaluate(() => { document.querySelectorAll('#hex .line .b')[9].click(); });
 await page.waitForSelector('#hex .b.mark');
@@ -51,7 +39,7 @@ await filter(page, 'kind == Segment and size > 6K');
 await page.click('#tab-segment');
 await page.waitForSelector('.p-row');
 await page.click('#tab-capture');
-await page.waitForTimeout(600);
+await rest(page);
 await page.screenshot({ path: join(out, 'viewer-segment.png') });
 await page.context().close();
 

@@ -1,7 +1,6 @@
 // The page's own parts without a browser: times, arrival indexes, compressed
 // files, search, names.
 
-import test from 'node:test';
 import assert from 'node:assert/strict';
 import { readFileSync, readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -18,7 +17,7 @@ import { ZstPart, isZst } from '../src/worker/zst.js';
 import { visible } from '../src/dom.js';
 import { inflate } from '../src/worker/inflate.js';
 import { inflateExactly, ready } from '../src/worker/zstd.js';
-import { root } from './browser.mjs';
+import { root, test } from './browser.mjs';
 import { generate, work } from './fixtures.mjs';
 import { brotliCompressSync, gzipSync } from 'node:zlib';
 

@@ -1,11 +1,10 @@
 // The same vectors through the native and the WebAssembly build give the same
 // frames, fields and findings, byte for byte.
 
-import test from 'node:test';
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { join } from 'node:path';
-import { root } from './browser.mjs';
+import { root, test } from './browser.mjs';
 import { aewr, dendro, generate, melin, work } from './fixtures.mjs';
 import { lines } from './lines.mjs';
 

@@ -130,12 +130,19 @@ const breathe = () => new Promise((r) => {
 
 async function pass(dec, h, t, finish, tick) {
   try {
+    if (tick) await answered(t);
     await drive(dec, h, new Window(current.stream, tick ? undefined : SEEK), t, tick);
     t.check();
     return finish(h);
   } finally {
     if (t.generation === generation) dec.end(h);
   }
+}
+
+/** What a pass tells comes behind the answer to who began it, however soon it ends. */
+async function answered(t) {
+  await breathe();
+  t.check();
 }
 
 function memory() {
@@ -511,6 +518,7 @@ async function index(t, { handle, ms } = { handle: decoder.firstPass(), ms: 0 })
     status: decoder.status(), bins: decoder.bins(), told: [], done: false, memory: memory(), ms: performance.now() - began, read: current.stream.bytesRead, ...more,
   });
   try {
+    await answered(t);
     await drive(decoder, handle, new Window(current.stream), t, () => state());
     t.check();
     state({ done: true, told: told() });
@@ -665,6 +673,7 @@ async function hash(l) {
 }
 
 async function search(pattern, t) {
+  await answered(t);
   const s = current.stream;
   const n = pattern.bytes.length;
   const win = new Window(s);
