@@ -7,7 +7,7 @@ import assert from 'node:assert/strict';
 import { cpSync, existsSync, mkdirSync, openAsBlob, readFileSync, readdirSync, renameSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { execFileSync, spawnSync } from 'node:child_process';
-import { dist, go, indexed, launch, listed, odd, openFiles, openPage, pageMemory, part, quiet, root, serve, test, testdata, unit, until } from './browser.mjs';
+import { dist, go, indexed, launch, listed, odd, openFiles, openPage, pageMemory, part, quiet, rest, root, serve, test, testdata, unit, until } from './browser.mjs';
 import { dendro, generate, work } from './fixtures.mjs';
 import { group, load, runs } from '../src/worker/captures.js';
 import { ops as parquet } from '../src/worker/parquet.js';
@@ -342,6 +342,26 @@ test('opening by URL is stopped by Esc, by its button and by what is opened next
     await q.context().close();
     half.close();
   }
+});
+
+test('an opening that is stopped between two answers does not go on', async () => {
+  const page = await open();
+  await page.evaluate((bytes) => {
+    const t = new DataTransfer();
+    t.items.add(new File([new Uint8Array(bytes)], 'gap.stream'));
+    const input = document.getElementById('pick-files');
+    input.files = t.files;
+    input.dispatchEvent(new Event('change'));
+    // The files are taken by then, and none is chosen.
+    document.getElementById('stop-opening').click();
+  }, [...readFileSync(fixture('crafted/gap.stream'))]);
+  await page.waitForFunction(() => document.getElementById('what').textContent === 'Opening was stopped.');
+  await rest(page);
+  assert.ok(await page.isVisible('#welcome'));
+  assert.equal(await page.textContent('#what'), 'Opening was stopped.');
+  await openFiles(page, [fixture('crafted/gap.stream')]);
+  assert.equal((await listed(page)).length, 7);
+  await quiet(page);
 });
 
 test('a file that changed behind its URL is noticed by its tag, its time and its length', async () => {
