@@ -70,7 +70,7 @@ type builder struct {
 // contents is what an archive tells of what it holds.
 type contents interface {
 	EachStream(source int64, fn func(archive.StreamSummary) error) error
-	Covered(source int64, stream string, from, to int64) (bool, error)
+	Covered(source int64, stream string, from, to int64, near func(a, b int64) bool) (bool, error)
 	HasSegment(source int64, stream string, rows, first, last, length int64) (bool, error)
 	HasRow(source int64, stream string, ts int64) (bool, error)
 	HasIndex(source int64, stream string, ts int64) (bool, error)
@@ -578,6 +578,7 @@ func (b *builder) segment(p *part, s *dendro.Segment, off int64) error {
 	if err != nil {
 		return err
 	}
+	p.sealed(g.stream, s)
 	select {
 	case b.workers <- struct{}{}:
 	case <-b.stop:

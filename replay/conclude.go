@@ -197,7 +197,7 @@ func (b *builder) interruptions(s *source, id int64) error {
 			if y.first-o.last <= max(o.step, y.step) {
 				continue
 			}
-			covered, err := b.contents.Covered(id, stream, o.last, y.first)
+			covered, err := b.contents.Covered(id, stream, o.last, y.first, s.near(stream, o, y))
 			if err != nil {
 				return err
 			}
@@ -221,6 +221,11 @@ func (b *builder) healed(s *source, id int64, p *part, l *Loss) (bool, error) {
 		return false, nil
 	}
 	from, to := *l.From, *l.To
+	if l.next != nil {
+		if ok, err := b.goesOn(s, id, p, l.next); err != nil || ok {
+			return ok, err
+		}
+	}
 	for _, q := range s.parts {
 		if q != p && q.covers(from, to) {
 			return true, nil
@@ -234,13 +239,66 @@ func (b *builder) healed(s *source, id int64, p *part, l *Loss) (bool, error) {
 	if p.untracked {
 		return false, nil
 	}
-	for stream := range p.streams {
-		ok, err := b.contents.Covered(id, stream, from, to)
+	for stream, sp := range p.streams {
+		near := s.near(stream, sp)
+		ok, err := b.contents.Covered(id, stream, from, to, func(a, z int64) bool {
+			// The two ends need not be rows of this stream.
+			return a != from && z != to && near(a, z)
+		})
 		if err != nil || !ok {
 			return false, err
 		}
 	}
 	return true, nil
+}
+
+// goesOn says that q, which was opened when no more came on p, begins where p ends:
+// no stream can have had a row between the two.
+func (b *builder) goesOn(s *source, id int64, p, q *part) (bool, error) {
+	if p.untracked || q.untracked || len(p.streams) == 0 {
+		return false, nil
+	}
+	for stream, o := range p.streams {
+		y := q.streams[stream]
+		if y == nil {
+			return false, nil
+		}
+		near := s.near(stream, o, y)
+		if y.first <= o.last || near(o.last, y.first) {
+			continue
+		}
+		if ok, err := b.contents.Covered(id, stream, o.last, y.first, near); err != nil || !ok {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// minPaced is how many rows tell the pace of a stream.
+const minPaced = 4
+
+// near says of two times that a stream had no row between them, neither of which
+// is far from the other: by the shortest time between two of its rows that some
+// connections know, which is less than what would have to fit twice, or because it
+// is the seam of two segments.
+func (s *source) near(stream string, known ...*span) func(a, b int64) bool {
+	rows, least := int64(0), int64(0)
+	for _, sp := range known {
+		rows += sp.rows
+		if sp.least > 0 && (least == 0 || sp.least < least) {
+			least = sp.least
+		}
+	}
+	if rows < minPaced {
+		least = 0
+	}
+	return func(a, b int64) bool {
+		if b-a < 2*least {
+			return true
+		}
+		_, ok := s.reg.seams[seam{s, stream, a, b}]
+		return ok
+	}
 }
 
 // covers says that the connection has live rows of the whole time from a to z

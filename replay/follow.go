@@ -1197,6 +1197,7 @@ func (f *follower) refusedSegment(p *part, s *dendro.Segment, x wire.Finding, of
 }
 
 func (f *follower) segment(p *part, s *dendro.Segment, off int64) error {
+	p.sealed(f.names.of(s.Stream), s)
 	if f.muted {
 		if p.survey.has && s.LastTS <= p.survey.ts {
 			return nil

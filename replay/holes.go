@@ -13,6 +13,7 @@ import (
 	"io"
 	"maps"
 	"math"
+	"path/filepath"
 	"slices"
 
 	"wiretape/capture"
@@ -111,6 +112,44 @@ func (w *walker) lack(h missing) {
 func (w *walker) lost(h missing) {
 	w.c.lacks = append(w.c.lacks, h)
 	w.v.lost(w.c, nil, Loss{Kind: h.kind, Offset: h.from, Bytes: h.bytes(), hole: true})
+}
+
+// next is the first connection of the source that the same recorder opened when
+// no more came on p; nil where that is not known. A connection begins with the
+// newest row of every stream (the wire format's rule 8), so that all that was
+// observed before is before these.
+func (s *source) next(p *part) (next *part) {
+	for _, q := range s.parts {
+		if q != p && q.conn.behind(p.conn) && (next == nil || q.conn.arrival() < next.conn.arrival()) {
+			next = q
+		}
+	}
+	return next
+}
+
+// behind says that the first byte of c came behind the last one of d, by the clock
+// of one recorder.
+func (c *connection) behind(d *connection) bool {
+	return c.FirstArrival != nil && d.LastArrival != nil && c.FirstArrival.Wall >= d.LastArrival.Wall &&
+		filepath.Dir(c.Files[0].Path) == filepath.Dir(d.Files[0].Path)
+}
+
+// before notes that what was lost at the end of a connection lies before the first
+// rows of q.
+func (l *Loss) before(q *part) {
+	l.next, l.To = q, nil
+	if q == nil {
+		return
+	}
+	for _, sp := range q.streams {
+		if to := sp.first; l.From != nil && to >= *l.From && (l.To == nil || to > *l.To) {
+			l.To = &to
+		}
+	}
+	if l.To == nil && l.From != nil && len(q.streams) > 0 {
+		// All of them begin with what was there already.
+		l.To = l.From
+	}
 }
 
 // damages says that findings of a kind tell of bytes that can't be relied on, or

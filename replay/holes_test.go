@@ -15,6 +15,7 @@ import (
 	"wiretape/internal/vfs"
 	"wiretape/replay/archive"
 	"wiretape/wire"
+	"wiretape/wire/dendro"
 )
 
 // without gives a copy of a capture directory that lacks what the patterns name.
@@ -329,12 +330,7 @@ func TestTransportCut(t *testing.T) {
 	}
 	dir, n := recorded(t, b[:at], 64<<10)
 	name := must(filepath.Glob(filepath.Join(dir, fmt.Sprintf("*.%08d.json", n))))[0]
-	side := must(os.ReadFile(name))
-	cut := bytes.Replace(side, []byte(`"verdict": "clean"`), []byte(`"verdict": "cut"`), 1)
-	if bytes.Equal(cut, side) {
-		t.Fatalf("no verdict in %s", side)
-	}
-	write(t, name, cut)
+	cutTransport(t, name)
 	other := filepath.Join(t.TempDir(), "other.stream")
 	write(t, other, b[:at])
 	for what, c := range map[string]struct {
@@ -355,4 +351,74 @@ func TestTransportCut(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestCutThatTheNextConnectionCloses: what was lost where a connection ends lies
+// before the first rows of the next one, and there nothing is missing where
+// segments reach from the one to the other. Whatever is said to lack nothing is
+// the archive of the whole stream, and where that is so it is nearly always said.
+func TestCutThatTheNextConnectionCloses(t *testing.T) {
+	c1, c2 := must(os.ReadFile(stream("reconnect/c1"))), must(os.ReadFile(stream("reconnect/c2")))
+	ends := frameEnds(c2)
+	var segments []int
+	for i, at := range ends[:len(ends)-1] {
+		if c2[at+dendro.LenSize] == dendro.KindSegment {
+			segments = append(segments, i)
+		}
+	}
+	lacking := map[string][]byte{"all": c2}
+	for n, i := range segments {
+		lacking[fmt.Sprintf("without segment %d", n)] = slices.Concat(c2[:ends[i]], c2[ends[i+1]:])
+	}
+	step := 13
+	if os.Getenv("WIRETAPE_TORTURE") != "" {
+		step = 1
+	}
+	said, unsaid := map[int]int{}, 0
+	for what, next := range lacking {
+		dir := filepath.Join(t.TempDir(), "whole")
+		record(t, dir, 1<<30, 1, c1, next)
+		of, whole := mustBuild(t, Options{}, dir)
+		ends := frameEnds(c1)
+		for i := len(ends) / 4; i < len(ends); i += step {
+			for _, cut := range []bool{true, false}[:1+i%2] {
+				dir := filepath.Join(t.TempDir(), fmt.Sprint(i, cut))
+				record(t, dir, 1<<30, 1, c1[:ends[i]], next)
+				if cut {
+					cutTransport(t, must(filepath.Glob(filepath.Join(dir, "*.json")))[0])
+				}
+				r, d := mustBuild(t, Options{}, dir)
+				added := update(t, filepath.Join(t.TempDir(), "out.dendro"), dir)
+				code := r.ExitCode()
+				said[code]++
+				diff := cmp.Diff(whole, d)
+				// Where an end was clean a time no longer than the stream's longest
+				// step is none in which something is known to be missing.
+				if code == 0 && cut && diff != "" {
+					t.Errorf("%s, end at %d (%v): exit code 0, archive (-whole +ours):\n%s", what, ends[i], cut, diff)
+				}
+				if code != 0 && diff == "" && of.ExitCode() == 0 {
+					unsaid++
+					t.Logf("%s, end at %d (%v): nothing is missing, said is %+v", what, ends[i], cut, r.FindingsByKind)
+				}
+				if added.ExitCode() != code || added.Losses != r.Losses {
+					t.Errorf("%s, end at %d (%v): built %d %+v, added %d %+v", what, ends[i], cut, code, r.Losses, added.ExitCode(), added.Losses)
+				}
+			}
+		}
+	}
+	if n := said[0] + said[3]; said[0] < n/10 || said[3] < n/10 || unsaid > n/20 {
+		t.Errorf("exit codes %v, %d times nothing was missing and that was not said", said, unsaid)
+	}
+}
+
+// cutTransport makes a sidecar say that the transport was cut.
+func cutTransport(t *testing.T, sidecar string) {
+	t.Helper()
+	b := must(os.ReadFile(sidecar))
+	cut := bytes.Replace(b, []byte(`"verdict": "clean"`), []byte(`"verdict": "cut"`), 1)
+	if bytes.Equal(cut, b) {
+		t.Fatalf("no verdict in %s", b)
+	}
+	write(t, sidecar, cut)
 }

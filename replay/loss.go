@@ -58,6 +58,8 @@ type Loss struct {
 	// hole: it is a stretch of bytes, between the newest time before it and the
 	// first row behind it.
 	hole bool
+	// next is the connection whose first rows it lies before, of one that was cut.
+	next *part
 }
 
 // fragment is what there is of a frame that was lost.
@@ -339,6 +341,9 @@ func (b *builder) stateOf(s *source, id int64, p *part, l *Loss) (LossState, err
 		if err != nil || state != LossUnknown || l.Kind == dendro.KindRowsSkipped {
 			return state, err
 		}
+	}
+	if l.Kind == capture.KindTransportCut {
+		l.before(s.next(p))
 	}
 	ok, err := b.healed(s, id, p, l)
 	switch {

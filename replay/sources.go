@@ -103,10 +103,12 @@ type part struct {
 	losses    []Loss
 	unended   []int    // of losses, the holes behind which no row came yet
 	seqs      []seqRun // of the Rows frames that were applied
-	moreLoss  int64
-	omitted   int64                   // of the connection, before this part was there
-	pos       int64                   // of the next index entry
-	crate     map[string]*crateStream // with --strict
+	// seals is where the last Segment of each stream ended, since the last loss.
+	seals    map[string]int64
+	moreLoss int64
+	omitted  int64                   // of the connection, before this part was there
+	pos      int64                   // of the next index entry
+	crate    map[string]*crateStream // with --strict
 }
 
 // Identity is what a Handshake says beside the uuid.
@@ -122,13 +124,19 @@ type span struct {
 	lastRow     int64
 	hasRow      bool
 	rows        int64
-	step        int64 // longest time between two rows
+	// step is the longest time between two rows, least the shortest, each 0 where
+	// there are no two.
+	step, least int64
 }
 
 // row widens the span by a row.
 func (s *span) row(ts int64) {
 	if s.hasRow && ts > s.lastRow {
-		s.step = max(s.step, ts-s.lastRow)
+		d := ts - s.lastRow
+		s.step = max(s.step, d)
+		if s.least == 0 || d < s.least {
+			s.least = d
+		}
 	}
 	s.first, s.last = min(s.first, ts), max(s.last, ts)
 	s.lastRow, s.hasRow = ts, true
@@ -145,6 +153,10 @@ type registry struct {
 	// skipped is how many bytes the rows take that were skipped and are held
 	// against the archive at the end.
 	skipped int
+	// seams are the times between two segments of which a publisher said that
+	// nothing was in them; sealing counts them, and the places in part.seals.
+	seams   map[seam]struct{}
+	sealing int
 	// found takes the finding that a limit is reached, once.
 	found func(wire.Finding)
 }
@@ -282,6 +294,43 @@ func (p *part) row(stream string, ts int64) {
 	sp.row(ts)
 }
 
+// seam is the time between two segments of a stream.
+type seam struct {
+	src      *source
+	stream   string
+	from, to int64
+}
+
+// maxSeams bounds the seams that are remembered, 128 bytes and the name for each.
+const maxSeams = 1 << 16
+
+// sealed notes the time between a Segment and the one before it on the connection:
+// a publisher sends them in their order and leaves none out, so nothing was in it.
+// What no recorder of ours wrote may be an archive, which may lack some.
+func (p *part) sealed(stream string, s *dendro.Segment) {
+	g := p.src.reg
+	last, had := p.seals[stream]
+	if p.conn.Raw || g.sealing >= maxSeams && !had {
+		return
+	}
+	if p.seals == nil {
+		p.seals = map[string]int64{}
+	}
+	if !had {
+		g.sealing++
+	}
+	p.seals[stream] = s.LastTS
+	at := seam{p.src, stream, last, s.FirstTS}
+	if _, known := g.seams[at]; known || !had || last >= s.FirstTS || g.sealing >= maxSeams {
+		return
+	}
+	if g.seams == nil {
+		g.seams = map[seam]struct{}{}
+	}
+	g.seams[at] = struct{}{}
+	g.sealing++
+}
+
 // newer orders two connections of a source, the newer one first (docs/merging.md,
 // section 2): by the newest time that each carries for it, then by arrival,
 // then by the larger SHA-256.
@@ -390,9 +439,14 @@ func (c *connection) locate(f wire.Finding) wire.Finding {
 // source as it has sources, so above a limit they are counted once for all.
 func (c *connection) lose(p *part, l Loss, pass int, mine func(*part) bool) {
 	parts := c.parts
+	if p != nil {
+		parts = []*part{p}
+	}
+	for _, q := range parts {
+		q.seals = nil // a segment may have been lost
+	}
 	switch {
 	case p != nil:
-		parts = []*part{p}
 	case len(parts) == 0 && c.listed < maxListed:
 		if pass == 0 {
 			l.Connection, l.State = c.ID, LossUnknown

@@ -4,6 +4,7 @@ package archive
 
 import (
 	"database/sql/driver"
+	"errors"
 	"fmt"
 
 	"wiretape/replay/internal/db"
@@ -48,19 +49,30 @@ func (c contents) EachStream(source int64, fn func(StreamSummary) error) error {
 	return readError(err)
 }
 
-// Covered says that the segments that stay reach over all of the time from
-// from to to: their publisher sealed what was in it.
-func (c contents) Covered(source int64, stream string, from, to int64) (bool, error) {
-	covered := false
-	_, err := c.db.One("SELECT min(first_ts), max(last_ts) FROM segments WHERE source_id=? AND stream=? AND last_ts>=? AND first_ts<=?",
+// Covered says that segments that stay reach over all of the time from from to to.
+// near says of two times, each of a row, from or to, that nothing of the stream
+// lies between: from and the first of these segments, the end of one and the
+// beginning of the next, the last one and to. One of them at least reaches into
+// that time.
+func (c contents) Covered(source int64, stream string, from, to int64, near func(a, b int64) bool) (bool, error) {
+	reach, any := from, false
+	err := c.db.Query("SELECT first_ts, last_ts FROM segments WHERE source_id=? AND stream=? AND last_ts>=? AND first_ts<=? ORDER BY first_ts",
 		func(v []driver.Value) error {
-			if v[0] != nil {
-				covered = v[0].(int64) <= from && v[1].(int64) >= to
+			first, last := v[0].(int64), v[1].(int64)
+			if first > reach && !near(reach, first) {
+				return errHole
 			}
+			reach, any = max(reach, last), true
 			return nil
 		}, source, stream, from, to)
-	return covered, readError(err)
+	if errors.Is(err, errHole) {
+		return false, nil
+	}
+	return any && err == nil && (reach >= to || near(reach, to)), readError(err)
 }
+
+// errHole ends a query where the answer is known.
+var errHole = errors.New("a time that no segment covers")
 
 // HasSegment says that one segment that stays reaches over all of a Segment
 // frame's time with as many rows, and where the time is the very same, with as
