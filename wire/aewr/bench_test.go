@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"hash/fnv"
 	"io"
+	"math/rand/v2"
 	"testing"
 
 	"wiretape/internal/aewrgen"
@@ -190,4 +191,37 @@ func BenchmarkScanner(b *testing.B) {
 func BenchmarkPlainWalk(b *testing.B) {
 	stream := benchStream(benchBytes)
 	bench(b, stream, func() int { return bytes.Count(stream, []byte{0xfe}) & 0 })
+}
+
+// BenchmarkSearch steps over bytes in which no frame starts, some of them made to
+// look as if, to a session behind them.
+func BenchmarkSearch(b *testing.B) {
+	tail := session(31).Workers[0].Streams[aewrgen.Up]
+	lure := func(size uint32) []byte {
+		h := Header{Version: 31, MessageType: ExecSuccess, ConstantsLen: size}
+		head := h.Append(nil)
+		head[offChecksum] ^= 1
+		return head
+	}
+	random := make([]byte, 1<<20)
+	rand.NewChaCha8([32]byte{1}).Read(random)
+	for _, j := range []struct {
+		name  string
+		piece []byte
+	}{{"random", random}, {"zeros", make([]byte, 1<<20)}, {"magic", []byte(Magic)}, {"headers", lure(200 << 10)}, {"headers-alone", append(lure(10), "............"...)}} {
+		for _, size := range []int{4 << 20, 32 << 20} {
+			stream := append(bytes.Repeat(j.piece, size/len(j.piece)), tail...)
+			b.Run(j.name+"/"+wire.Itoa(int64(size>>20))+"MiB", func(b *testing.B) {
+				bench(b, stream, func() (frames int) {
+					r := wire.NewReader(bytes.NewReader(stream[1:]), open(b, wire.Config{Named: true}), wire.ReaderOptions{})
+					for {
+						if _, _, err := r.Next(); err == io.EOF {
+							return frames
+						}
+						frames++
+					}
+				})
+			})
+		}
+	}
 }

@@ -218,7 +218,7 @@ func (s Layouts) Narrow(frame []byte) Layouts {
 		if !has[shape] {
 			continue
 		}
-		slots, ok := validSlots(frame, shape)
+		slots, _, ok := validSlots(frame, shape)
 		if !ok {
 			continue
 		}

@@ -1,6 +1,10 @@
 package melin
 
-import "wiretape/wire"
+import (
+	"bytes"
+
+	"wiretape/wire"
+)
 
 // How a lost framing is found again. A place is taken for a frame's start when
 // its header is one that this direction has, and the frame proves it: an
@@ -25,6 +29,17 @@ func (d *Decoder) resyncFor(b []byte, end bool, f *wire.Finding) wire.Head {
 func (d *Decoder) resync(b []byte, end bool, i int) wire.Head {
 	budget := resyncBudget
 	for ; i+HeaderSize <= len(b); i++ {
+		// A length's last byte is 0, and no tag is: most places are passed at once.
+		zero := bytes.IndexByte(b[i+PrefixSize-1:len(b)-1], 0)
+		if zero < 0 {
+			i = len(b)
+			break
+		}
+		i += zero
+		if b[i+PrefixSize] == 0 {
+			i += zeros(b[i+PrefixSize:]) - 1
+			continue
+		}
 		if !d.plausible(b[i:]) {
 			continue
 		}
@@ -44,6 +59,17 @@ func (d *Decoder) resync(b []byte, end bool, i int) wire.Head {
 		return junk(len(b))
 	}
 	return junk(max(len(b)-PrefixSize, 1))
+}
+
+// zeros is how many zeros b begins with.
+func zeros(b []byte) (n int) {
+	for len(b)-n >= 8 && u64(b[n:]) == 0 {
+		n += 8
+	}
+	for n < len(b) && b[n] == 0 {
+		n++
+	}
+	return n
 }
 
 // plausible says whether b, of at least a header's bytes, starts with a header
@@ -71,15 +97,14 @@ func (d *Decoder) confirm(b []byte, end bool, budget *int) (found bool, need int
 			}
 			return false, int64(size)
 		}
-		if *budget -= size; *budget < 0 {
-			return false, 0
-		}
 		has, _ := d.set.shapes()
 		for shape := ShapeCRC; shape > ShapeUnknown; shape-- {
-			if !has[shape] {
+			if !has[shape] || *budget < 0 {
 				continue
 			}
-			if n, ok := validSlots(b[:size], shape); ok && n > 0 {
+			n, read, ok := validSlots(b[:size], shape)
+			*budget -= read
+			if ok && n > 0 {
 				if shape == ShapeCRC {
 					return true, 0
 				}

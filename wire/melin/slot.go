@@ -223,19 +223,20 @@ func validEvent(event uint8, payload []byte) bool {
 }
 
 // validSlots says whether every slot of the InputBatch is valid in this shape
-// and they fill it exactly; n is how many there are.
-func validSlots(frame []byte, shape Shape) (n int, ok bool) {
+// and they fill it exactly; n is how many there are, read how many bytes of the
+// frame it took to tell.
+func validSlots(frame []byte, shape Shape) (n, read int, ok bool) {
 	if len(frame) < PrefixSize+lenInputBatch {
-		return 0, false
+		return 0, len(frame), false
 	}
 	r := SlotsOf(frame, shape)
 	var s Slot
 	for r.Next(&s) {
 		if !validEvent(s.Event, s.Payload) || shape == ShapeCRC && !s.CRCValid() {
-			return r.next, false
+			return r.next, r.off, false
 		}
 	}
-	return r.next, r.fault == slotFine && r.next == r.count && r.off == len(frame)
+	return r.next, r.off, r.fault == slotFine && r.next == r.count && r.off == len(frame)
 }
 
 // ParseSlot reads b, all of it, as one slot.
