@@ -256,3 +256,42 @@ func epochsOf(m member, p *proofCount, r *ReportLineage) {
 	}
 	p.note(Proved, "")
 }
+
+// madeGood finds what was missing of a connection, before an entry that it
+// carried, and lacks nothing: every entry up to that one is in the journal, from
+// other connections. What a replica said is in no other recording.
+func (b *builder) madeGood() {
+	links := map[string]*link{}
+	for _, l := range b.links {
+		if l.down != nil && l.lineage != nil && len(l.overflow) == 0 {
+			links[l.down.ID] = l
+		}
+	}
+	for i := range b.report.Findings {
+		f := &b.report.Findings[i]
+		switch f.Kind {
+		case capture.KindMissingFiles, capture.KindPruned, wire.KindBadPreamble:
+		default:
+			continue
+		}
+		l := links[f.Connection]
+		if l == nil || len(l.lineage.report.Missing) > 0 ||
+			slices.ContainsFunc(l.lineage.report.Proofs, func(p Proof) bool { return p.Verdict == Failed }) {
+			continue
+		}
+		next := slices.IndexFunc(l.stretches, func(s *stretch) bool { return s.seed == nil && s.offset >= f.Offset+f.Length })
+		if next < 0 {
+			continue
+		}
+		if n := l.stretches[next].first; n == 1 {
+			continue // what was there before is in no other recording
+		} else if _, all := l.lineage.covers(1, n-1); !all {
+			continue
+		}
+		if b.report.MadeGood == nil {
+			b.report.MadeGood = map[string]int64{}
+		}
+		b.report.MadeGood[f.Kind]++
+		f.Cost = "nothing: other connections carried every entry up to the one behind it"
+	}
+}

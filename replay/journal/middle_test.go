@@ -406,6 +406,11 @@ func TestPrunedCaptures(t *testing.T) {
 			if g, x := r.proofOf(0, "chain"), w.proofOf(0, "chain"); g.Failed > 0 || g.Proved < x.Proved {
 				t.Errorf("%s, and the whole: chain %+v, want %+v", what, g, x)
 			}
+			// Nothing is missing then but behind the last entry of what is there.
+			entries := len(want) > 0
+			if good := r.MadeGood[capture.KindMissingFiles] == 1; good != entries || how == sidecarsOf[0] && r.ExitCode() == 0 != entries {
+				t.Errorf("%s, and the whole: made good %v, exit code %d, %d entries: %+v", what, r.MadeGood, r.ExitCode(), len(want), r.Findings)
+			}
 			if t.Failed() {
 				return
 			}

@@ -306,6 +306,7 @@ func (b *builder) conclude() error {
 			return err
 		}
 	}
+	b.madeGood()
 	slices.SortStableFunc(b.report.Connections, func(x, y ReportConnection) int { return cmp.Compare(x.ID, y.ID) })
 	b.report.finish(nil)
 	for _, f := range b.report.Findings {
