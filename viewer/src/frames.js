@@ -298,7 +298,10 @@ export class Frames {
       if (row >= this.list.count) say(this.app.indexing ? 'That is not indexed yet.' : 'The index pass was stopped before that.', true);
       return this.select(row, options);
     }
+    const { pages } = this;
     const { at, taken } = await this.app.link.ask('rank', { row });
+    // Under another filter it has another place.
+    if (this.pages !== pages) return this.goto(row, options);
     if (taken) {
       if (at >= this.list.count) this.setCount(at + 1); // found meanwhile
       return this.select(at, options);
@@ -320,9 +323,9 @@ export class Frames {
   /** The filter has come to its end: what was opened meanwhile has its place now. */
   async filterEnded() {
     if (!this.outside) return;
-    const { row } = this.outside;
-    const { at, taken } = await this.app.link.ask('rank', { row });
-    if (this.outside?.row !== row) return;
+    const { outside } = this;
+    const { at, taken } = await this.app.link.ask('rank', { row: outside.row });
+    if (this.outside !== outside) return;
     if (taken) await this.select(at);
     else {
       this.outside.at = at;

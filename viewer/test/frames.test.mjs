@@ -121,6 +121,26 @@ test('a row that the filter does not take is shown when it is gone to, and said 
   await quiet(page);
 });
 
+test('a row that is gone to while the filter is taken away is that row', async () => {
+  const page = await open();
+  await openFiles(page, [fixture('real/live.stream')]);
+  await filter(page, 'number > 60');
+  // It is taken away while its place in what the filter takes is asked for.
+  await page.evaluate(() => {
+    const { postMessage } = Worker.prototype;
+    Worker.prototype.postMessage = function ask(m, ...more) {
+      postMessage.call(this, m, ...more);
+      if (m.op !== 'rank') return;
+      Worker.prototype.postMessage = postMessage;
+      document.getElementById('filter-clear').click();
+    };
+  });
+  await go(page, 65);
+  await unit(page, 65);
+  assert.equal(await page.locator('#frames .selected').getAttribute('data-row'), '65');
+  await quiet(page);
+});
+
 test('a row that is gone to while the filter still runs is that row, and has its place at the end', async () => {
   const f = generate('small', 600000, join(dir, 'small.stream'));
   const page = await open();

@@ -654,7 +654,8 @@ test('by the keyboard alone: from opening to comparing two frames, and Tab goes 
     });
     await page.waitForTimeout(i * 7);
     await page.evaluate(() => document.getElementById('frames').dispatchEvent(new KeyboardEvent('keydown', { key: 'ArrowDown', bubbles: true })));
-    await page.waitForFunction(() => /frame 3 Rows\s*frame 5 Rows/.test(document.querySelector('#pane-compare thead')?.textContent ?? ''));
+    await unit(page, 5);
+    assert.match(await page.textContent('#pane-compare thead'), /frame 3 Rows\s*frame 5 Rows/, `after ${i * 7} ms`);
   }
   // Another tab's choices are kept beside this one's.
   const other = await page.context().newPage();
