@@ -1,7 +1,8 @@
 #!/bin/sh
 # Builds the viewer and tests it, the page in a real Chromium. WIRETAPE_TORTURE=1
 # adds the files of 4 GiB and of ten million frames; WIRETAPE_SLOW=4 slows the
-# page's own thread down so many times, for tests that wait for too little.
+# page's own thread down so many times and lets its workers' answers come late,
+# to find tests that wait for too little.
 set -eu
 cd "$(dirname "$0")"
 CHROMIUM=${CHROMIUM:-$(command -v chromium || command -v chromium-browser || command -v google-chrome || true)}

@@ -170,7 +170,17 @@ const OPTIONS = {
 };
 
 export function launch() {
-  return chromium.launch(OPTIONS);
+  return chromium.launch({ ...OPTIONS, timeout: 2 * WAIT_LIMIT });
+}
+
+/** The end of a file of tests. What does not let go of the run is ended with it. */
+export async function finish(browser, server) {
+  server.close();
+  setTimeout(() => {
+    console.error('something is still open a minute after the last test');
+    process.exit(1);
+  }, 60000).unref();
+  await browser.close();
 }
 
 /** The private memory of the page's process, in bytes: the largest renderer that this process started. */
@@ -197,8 +207,26 @@ export function pageMemory() {
   return most;
 }
 
-/** In the page, before its own scripts: counts what its workers are asked, and keeps what it says. */
-function watch() {
+/** How many times slower the page is made: WIRETAPE_SLOW. */
+const SLOW = Number(process.env.WIRETAPE_SLOW) || 1;
+
+/** In the page, before its own scripts: counts what its workers are asked, and keeps what it says. What they tell comes late by so many milliseconds. */
+function watch(late) {
+  if (late) {
+    const again = new WeakSet();
+    globalThis.Worker = class extends Worker {
+      constructor(...how) {
+        super(...how);
+        this.addEventListener('message', (e) => {
+          if (again.has(e)) return;
+          e.stopImmediatePropagation();
+          const same = new MessageEvent('message', { data: e.data });
+          again.add(same);
+          setTimeout(() => this.dispatchEvent(same), late);
+        });
+      }
+    };
+  }
   const asked = globalThis.asked = { sent: 0, waiting: 0 };
   const of = new WeakMap(); // what each worker has not answered yet
   const { postMessage, terminate } = Worker.prototype;
@@ -230,10 +258,9 @@ function watch() {
 export async function openPage(browser, url, options = {}) {
   const context = await browser.newContext({ viewport: { width: 1440, height: 900 }, acceptDownloads: true, ...options });
   context.setDefaultTimeout(WAIT_LIMIT);
-  await context.addInitScript(watch);
+  await context.addInitScript(watch, SLOW > 1 ? 20 * SLOW : 0);
   const page = await context.newPage();
-  // WIRETAPE_SLOW=4: as on a machine a quarter as fast, where what the page itself does is late.
-  if (Number(process.env.WIRETAPE_SLOW) > 1) await (await context.newCDPSession(page)).send('Emulation.setCPUThrottlingRate', { rate: Number(process.env.WIRETAPE_SLOW) });
+  if (SLOW > 1) await (await context.newCDPSession(page)).send('Emulation.setCPUThrottlingRate', { rate: SLOW });
   page.complaints = [];
   page.on('console', (m) => { if (['error', 'warning'].includes(m.type())) page.complaints.push(`${m.type()}: ${m.text()}`); });
   page.on('pageerror', (e) => page.complaints.push(`exception: ${e.stack ?? e.message}`));

@@ -6,7 +6,7 @@ import assert from 'node:assert/strict';
 import { appendFileSync, cpSync, mkdirSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { execFileSync, spawn, spawnSync } from 'node:child_process';
-import { connection, dist, filter, filtering, go, holding, indexed, launch, listed, openFiles, openPage, quiet, rest, root, serve, test, toast, unfiltered, unit, until, viewed } from './browser.mjs';
+import { connection, dist, filter, filtering, finish, go, holding, indexed, launch, listed, openFiles, openPage, quiet, rest, root, serve, test, toast, unfiltered, unit, until, viewed } from './browser.mjs';
 import { dendro, generate, work } from './fixtures.mjs';
 
 const dir = join(work, 'captures-test');
@@ -25,10 +25,7 @@ before(async () => {
   one = generate('folder', fixture('real/small.stream'), join(dir, 'one'));
 });
 
-after(async () => {
-  await browser.close();
-  server.close();
-});
+after(() => finish(browser, server));
 
 const open = (options) => openPage(browser, `${server.base}/`, options);
 

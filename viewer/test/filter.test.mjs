@@ -5,7 +5,7 @@ import { after, before } from 'node:test';
 import assert from 'node:assert/strict';
 import { cpSync, mkdirSync, readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { dist, filter, filtering, go, indexed, launch, listed, openFiles, openPage, quiet, rest, serve, test, toast, unfiltered, unit } from './browser.mjs';
+import { dist, filter, filtering, finish, go, indexed, launch, listed, openFiles, openPage, quiet, rest, serve, test, toast, unfiltered, unit } from './browser.mjs';
 import { generate, work } from './fixtures.mjs';
 import { quote, sameFinding, sameKind, sameSource, sameSpan, spanOf, tokens, withCondition } from '../src/expression.js';
 
@@ -17,10 +17,7 @@ before(async () => {
   server = await serve({ '/v/': dist });
 });
 
-after(async () => {
-  await browser.close();
-  server.close();
-});
+after(() => finish(browser, server));
 
 const open = (hash = '', options = {}) => openPage(browser, `${server.base}/v/${hash}`, options);
 

@@ -5,7 +5,7 @@ import { after, before } from 'node:test';
 import assert from 'node:assert/strict';
 import { copyFileSync, mkdirSync, readFileSync, rmSync, truncateSync } from 'node:fs';
 import { join } from 'node:path';
-import { dist, filter, go, launch, openFiles, openPage, quiet, rest, serve, stored, test, toast, unit, until } from './browser.mjs';
+import { dist, filter, finish, go, launch, openFiles, openPage, quiet, rest, serve, stored, test, toast, unit, until } from './browser.mjs';
 import { dendro, generate, work } from './fixtures.mjs';
 
 const dir = join(work, 'frames-test');
@@ -19,10 +19,7 @@ before(async () => {
   server = await serve({ '/c/': join(fixture('real/live.stream'), '..'), '/': dist });
 });
 
-after(async () => {
-  await browser.close();
-  server.close();
-});
+after(() => finish(browser, server));
 
 const open = (options, address = '') => openPage(browser, `${server.base}/${address}`, { permissions: ['clipboard-read', 'clipboard-write'], ...options });
 const copied = async (page, button) => {

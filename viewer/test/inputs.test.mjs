@@ -7,7 +7,7 @@ import assert from 'node:assert/strict';
 import { cpSync, existsSync, mkdirSync, openAsBlob, readFileSync, readdirSync, renameSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { execFileSync, spawnSync } from 'node:child_process';
-import { dist, go, indexed, launch, listed, odd, openFiles, openPage, pageMemory, part, quiet, rest, root, serve, test, testdata, unit, until } from './browser.mjs';
+import { dist, finish, go, indexed, launch, listed, odd, openFiles, openPage, pageMemory, part, quiet, rest, root, serve, test, testdata, unit, until } from './browser.mjs';
 import { dendro, generate, work } from './fixtures.mjs';
 import { group, load, runs } from '../src/worker/captures.js';
 import { ops as parquet } from '../src/worker/parquet.js';
@@ -32,10 +32,7 @@ before(async () => {
   execFileSync('go', ['build', '-o', capture, './cmd/capture'], { cwd: root, stdio: 'inherit' });
 });
 
-after(async () => {
-  await browser.close();
-  server.close();
-});
+after(() => finish(browser, server));
 
 const open = (options) => openPage(browser, `${server.base}/`, options);
 const name = (d) => /^(c\d{8}-[0-9a-f]{8})\./.exec(readdirSync(d).find((f) => f.endsWith('.cap')))[1];

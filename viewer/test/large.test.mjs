@@ -5,7 +5,7 @@ import { after, before } from 'node:test';
 import assert from 'node:assert/strict';
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { dist, launch, openPage, pageMemory, serve, test } from './browser.mjs';
+import { dist, finish, launch, openPage, pageMemory, serve, test } from './browser.mjs';
 import { generate, work } from './fixtures.mjs';
 
 const MiB = 1 << 20;
@@ -19,10 +19,7 @@ before(async () => {
   chromium = await launch();
 });
 
-after(async () => {
-  await chromium.close();
-  server.close();
-});
+after(() => finish(chromium, server));
 
 /** Opens a file and measures; the limits are the caller's. */
 async function measure(file) {

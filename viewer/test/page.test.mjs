@@ -7,7 +7,7 @@ import { execFileSync } from 'node:child_process';
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
-import { dist, filter, filtering, first, go, indexed, launch, listed, openFiles, openPage, quiet, rest, root, serve, single, stored, test, toast, unfiltered, unit, viewed } from './browser.mjs';
+import { dist, filter, filtering, finish, first, go, indexed, launch, listed, openFiles, openPage, quiet, rest, root, serve, single, stored, test, toast, unfiltered, unit, viewed } from './browser.mjs';
 import { aewr, dendro, generate, melin, work } from './fixtures.mjs';
 
 const captures = join(work, 'captures');
@@ -20,10 +20,7 @@ before(async () => {
   server = await serve({ '/some/where/': dist, '/captures/': captures });
 });
 
-after(async () => {
-  await browser.close();
-  server.close();
-});
+after(() => finish(browser, server));
 
 const open = (options) => openPage(browser, `${server.base}/some/where/`, options);
 
