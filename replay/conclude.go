@@ -217,17 +217,17 @@ func (b *builder) interruptions(s *source, id int64) error {
 
 // healed says that a loss between two times is covered by other captured data.
 func (b *builder) healed(s *source, id int64, p *part, l *Loss) (bool, error) {
-	if l.From == nil || l.To == nil || len(p.streams) == 0 && !p.untracked {
-		return false, nil
-	}
-	from, to := *l.From, *l.To
 	if l.next != nil {
 		if ok, err := b.goesOn(s, id, p, l.next); err != nil || ok {
 			return ok, err
 		}
 	}
+	if l.From == nil || l.To == nil || len(p.streams) == 0 && !p.untracked {
+		return false, nil
+	}
+	from, to := *l.From, *l.To
 	for _, q := range s.parts {
-		if q != p && q.covers(from, to) {
+		if q != p && q.covers(p, from, to) {
 			return true, nil
 		}
 	}
@@ -255,8 +255,14 @@ func (b *builder) healed(s *source, id int64, p *part, l *Loss) (bool, error) {
 // goesOn says that q, which was opened when no more came on p, begins where p ends:
 // no stream can have had a row between the two.
 func (b *builder) goesOn(s *source, id int64, p, q *part) (bool, error) {
-	if p.untracked || q.untracked || len(p.streams) == 0 {
+	if p.untracked || q.untracked {
 		return false, nil
+	}
+	for stream, y := range q.streams {
+		// One that is new and was there when q began may have rows before.
+		if p.streams[stream] == nil && y.initial && !(p.newest.has && s.near(stream, y)(p.newest.ts, y.first)) {
+			return false, nil
+		}
 	}
 	for stream, o := range p.streams {
 		y := q.streams[stream]
@@ -301,18 +307,16 @@ func (s *source) near(stream string, known ...*span) func(a, b int64) bool {
 	}
 }
 
-// covers says that the connection has live rows of the whole time from a to z
-// and no loss in it.
-func (p *part) covers(a, z int64) bool {
-	first, last, any := int64(0), int64(0), false
-	for _, sp := range p.streams {
-		if !any {
-			first, last, any = sp.first, sp.last, true
-		}
-		first, last = min(first, sp.first), max(last, sp.last)
-	}
-	if !any || first > a || last < z || p.more() > 0 || last == z && a == z {
+// covers says that the connection was live all of the time from a to z and has no
+// loss in it, so that it has every row of the streams of another one between the two.
+func (p *part) covers(other *part, a, z int64) bool {
+	if p.untracked || other.untracked || p.more() > 0 || !p.live(a, max(z, a+1)) {
 		return false
+	}
+	for stream, sp := range other.streams {
+		if p.streams[stream] == nil && sp.first <= z {
+			return false
+		}
 	}
 	for _, l := range p.losses {
 		if (l.From == nil || *l.From <= z) && (l.To == nil || a <= *l.To) {
@@ -320,4 +324,18 @@ func (p *part) covers(a, z int64) bool {
 		}
 	}
 	return true
+}
+
+// live says that the connection was open at a and goes on to z: it began with
+// the newest row of every stream, of which none is behind a, or so near that no
+// other fits in between.
+func (p *part) live(a, z int64) bool {
+	behind := false
+	for _, sp := range p.streams {
+		if sp.initial && sp.first > a && (sp.rows < minPaced || sp.first-a >= sp.least) {
+			return false
+		}
+		behind = behind || sp.last >= z
+	}
+	return behind
 }

@@ -412,6 +412,75 @@ func TestCutThatTheNextConnectionCloses(t *testing.T) {
 	}
 }
 
+// TestCutBeforeStreamsThatAreNew: a connection begins with the newest row of every
+// stream, and so tells nothing of earlier rows of one that the connection before
+// did not have.
+func TestCutBeforeStreamsThatAreNew(t *testing.T) {
+	type row struct {
+		stream string
+		ts     int64
+	}
+	conn := func(frames ...[]row) []byte {
+		b := dendro.AppendPreamble(nil)
+		b = dendro.AppendHandshake(b, &dendro.Handshake{UUID: []byte("3f2b1c4d-0000-4000-8000-000000000001"), HasUUID: true})
+		for seq, rows := range frames {
+			var list []dendro.Row
+			for _, r := range rows {
+				list = append(list, dendro.Row{Stream: []byte(r.stream), TS: r.ts, Row: []byte(fmt.Sprint(r.stream, r.ts))})
+			}
+			b = dendro.AppendRowsOf(b, 0, uint64(seq), dendro.State{}, list)
+		}
+		return b
+	}
+	a := func(ts ...int64) (frames [][]row) {
+		for _, x := range ts {
+			frames = append(frames, []row{{"a", x}})
+		}
+		return frames
+	}
+	p := a(10, 20, 30, 40)
+	for what, c := range map[string]struct {
+		p, q [][]row
+		exit int
+	}{
+		"goes on with the row that is held":      {p, a(40, 50), 0},
+		"goes on with the next row":              {p, a(50, 60), 0},
+		"a row fits in between":                  {p, a(60, 70), 3},
+		"a new stream was there already":         {p, [][]row{{{"a", 40}, {"b", 60}}, {{"a", 50}, {"b", 70}}}, 3},
+		"a new stream whose first row it is":     {p, [][]row{{{"a", 50}, {"b", 50}}, {{"b", 60}}, {{"b", 70}}, {{"b", 80}}}, 0},
+		"a new stream that comes later":          {p, [][]row{{{"a", 40}}, {{"a", 50}, {"b", 50}}}, 0},
+		"a stream is not there any more":         {[][]row{{{"a", 10}, {"b", 10}}, {{"a", 20}}}, a(20, 30), 3},
+		"no rows before and none behind":         {nil, nil, 0},
+		"no rows before":                         {nil, a(10, 20), 3},
+		"none behind":                            {p, nil, 3},
+		"too few rows to know the stream's pace": {a(10), a(20), 3},
+	} {
+		dir := filepath.Join(t.TempDir(), "rec")
+		record(t, dir, 1<<30, 1, conn(c.p...), conn(c.q...))
+		cutTransport(t, must(filepath.Glob(filepath.Join(dir, "c00000001-*.json")))[0])
+		r, _ := mustBuild(t, Options{}, dir)
+		added := update(t, filepath.Join(t.TempDir(), "out.dendro"), dir)
+		for how, r := range map[string]*Report{"build": r, "update": added} {
+			if r.ExitCode() != c.exit || r.FindingsByKind[capture.KindTransportCut] != 1 || (r.Losses.MadeGood == 1) != (c.exit == 0) {
+				t.Errorf("%s, %s: exit code %d, %+v, %v", what, how, r.ExitCode(), r.Losses, r.FindingsByKind)
+			}
+		}
+		// Another directory is another recorder's, whose clock may differ.
+		apart := filepath.Join(t.TempDir(), "apart")
+		if err := os.Mkdir(apart, 0o777); err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range must(filepath.Glob(filepath.Join(dir, "c00000002-*"))) {
+			if err := os.Rename(f, filepath.Join(apart, filepath.Base(f))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if r, _ := mustBuild(t, Options{}, dir, apart); r.ExitCode() != 3 {
+			t.Errorf("%s, apart: exit code %d, %+v", what, r.ExitCode(), r.Losses)
+		}
+	}
+}
+
 // cutTransport makes a sidecar say that the transport was cut.
 func cutTransport(t *testing.T, sidecar string) {
 	t.Helper()

@@ -427,8 +427,12 @@ func (b *builder) rowsHeld(s *source, id int64, p *part, x *fragment) (LossState
 	for _, row := range x.rows {
 		at.saw(row.ts)
 	}
+	end := at.ts
+	if len(x.rows) == 0 {
+		end++ // the frame's rows are behind the newest one
+	}
 	for _, q := range s.parts {
-		if q != p && at.has && q.received(x.Seq) && q.spans(at.ts) {
+		if q != p && at.has && q.received(x.Seq) && q.live(at.ts, end) {
 			return LossMadeGood, nil
 		}
 	}
@@ -444,6 +448,7 @@ const maxSeqRuns = 1024
 
 // got notes that a Rows frame was applied.
 func (p *part) got(seq uint64) {
+	p.frames++
 	if n := len(p.seqs); n > 0 {
 		switch last := &p.seqs[n-1]; {
 		case seq == last.hi+1:
@@ -461,14 +466,4 @@ func (p *part) got(seq uint64) {
 // received says that the connection brought the Rows frame of that number.
 func (p *part) received(seq uint64) bool {
 	return slices.ContainsFunc(p.seqs, func(r seqRun) bool { return r.lo <= seq && seq <= r.hi })
-}
-
-// spans says that the connection has rows at or before ts, and behind it.
-func (p *part) spans(ts int64) bool {
-	before, behind := false, false
-	for _, sp := range p.streams {
-		before = before || sp.first <= ts
-		behind = behind || sp.last >= ts
-	}
-	return before && behind
 }

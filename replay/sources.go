@@ -103,6 +103,8 @@ type part struct {
 	losses    []Loss
 	unended   []int    // of losses, the holes behind which no row came yet
 	seqs      []seqRun // of the Rows frames that were applied
+	// frames counts the Rows frames, opening is the first of them that has a row.
+	frames, opening int64
 	// seals is where the last Segment of each stream ended, since the last loss.
 	seals    map[string]int64
 	moreLoss int64
@@ -123,7 +125,9 @@ type span struct {
 	first, last int64
 	lastRow     int64
 	hasRow      bool
-	rows        int64
+	// initial: it has a row in the first Rows frame of the connection that has any.
+	initial bool
+	rows    int64
 	// step is the longest time between two rows, least the shortest, each 0 where
 	// there are no two.
 	step, least int64
@@ -269,6 +273,9 @@ func (p *part) row(stream string, ts int64) {
 		l.To = &to
 	}
 	p.unended = p.unended[:0]
+	if p.opening == 0 {
+		p.opening = p.frames
+	}
 	sp := p.streams[stream]
 	if sp == nil {
 		if p.untracked {
@@ -285,7 +292,7 @@ func (p *part) row(stream string, ts int64) {
 			return
 		}
 		g.spans += len(stream) + spanOverhead
-		sp = &span{first: ts, last: ts}
+		sp = &span{first: ts, last: ts, initial: p.frames == p.opening}
 		if p.streams == nil {
 			p.streams = map[string]*span{}
 		}
