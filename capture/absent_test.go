@@ -69,6 +69,10 @@ func TestAbsentConnections(t *testing.T) {
 		!strings.Contains(f.Message, "tcp://10.0.0.9:7000") || strings.Contains(f.Message, "\x1b") || !strings.Contains(f.Cost, "3000 bytes") {
 		t.Errorf("%+v", f)
 	}
+	info, err := capture.Describe([]string{"/a"}, capture.InfoOptions{Input: inputs(m)})
+	if err != nil || len(info.Findings) != 1 || info.Findings[0].Kind != capture.KindMissingConnection || info.Findings[0].Connection != gone {
+		t.Errorf("%v: %+v", err, info)
+	}
 	remove(later)
 	if found = set.Absent(); len(found) != 2 || found[1].Connection != later || !strings.Contains(found[1].Cost, "what came behind") {
 		t.Errorf("%+v", found)

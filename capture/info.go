@@ -4,6 +4,7 @@ package capture
 
 import (
 	"io"
+	"slices"
 	"sort"
 	"time"
 
@@ -150,7 +151,7 @@ func Describe(paths []string, opt InfoOptions) (*Info, error) {
 		return nil, err
 	}
 	info := &Info{Connections: []ConnectionInfo{}}
-	info.Findings = info.unexpected(set, nil, append(set.nothing(), set.Findings...))
+	info.Findings = info.unexpected(set, nil, slices.Concat(set.nothing(), set.Findings, set.Absent()))
 	for _, c := range set.Connections {
 		ci, err := c.describe(opt, set.Recording(c))
 		ci.Findings = info.unexpected(set, c, ci.Findings)

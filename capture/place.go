@@ -45,7 +45,7 @@ func (in *inputs) place(c *Connection, g *gathered) {
 				if in.opt.Context == nil {
 					c.Refused = &NoPlaceError{Connection: c.ID, File: f.Name}
 					c.add(wire.Finding{Kind: KindNoPlace, File: f.Name, Message: c.Refused.Error(),
-						Cost: "the connection can't be read"})
+						Cost: "the connection can't be read; replay reads it from its middle with --from-middle and --protocol"})
 					return
 				}
 				f.Start = in.opt.ContextStart

@@ -9,6 +9,7 @@ import (
 	"hash"
 	"io"
 	"io/fs"
+	"slices"
 	"sort"
 
 	"wiretape/wire"
@@ -26,6 +27,17 @@ type Run struct {
 	// Loose says that Start is not known: bytes of unknown number are missing
 	// before it, and offsets count from the end of what was there before.
 	Loose bool
+}
+
+// Complete says that no byte of the connection is missing, as far as its files
+// tell.
+func (c *Connection) Complete() bool {
+	if len(c.runs) != 1 || c.runs[0].Start != 0 || c.runs[0].Context != nil {
+		return false
+	}
+	return !slices.ContainsFunc(c.Findings, func(f wire.Finding) bool {
+		return f.Kind == KindNoEnd || f.Kind == KindMissingFiles || f.Kind == KindPruned
+	})
 }
 
 // Connection is the one that the run is part of.

@@ -67,16 +67,8 @@ func walk(c *connection, g *registry, v visitor, progress func(n int64)) error {
 // wholeAsFarAsKnown says that no file of the connection is missing and that its
 // transport ended well, where somebody saw it end.
 func (c *connection) wholeAsFarAsKnown() bool {
-	runs := c.Runs()
-	if len(runs) != 1 || runs[0].Start != 0 || runs[0].Context != nil {
-		return false
-	}
-	if t := c.Transport; t != nil && t.Kind != sidecar.TransportClean && t.Kind != sidecar.TransportUnwitnessed {
-		return false
-	}
-	return !slices.ContainsFunc(c.Findings, func(f wire.Finding) bool {
-		return f.Kind == capture.KindNoEnd || f.Kind == capture.KindMissingFiles || f.Kind == capture.KindPruned
-	})
+	t := c.Transport
+	return c.Complete() && (t == nil || t.Kind == sidecar.TransportClean || t.Kind == sidecar.TransportUnwitnessed)
 }
 
 // over says that no more bytes of the connection will come.

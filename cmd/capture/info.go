@@ -124,9 +124,10 @@ func printConnection(w io.Writer, c *capture.ConnectionInfo, files bool, limit i
 	if c.Pair != "" {
 		fmt.Fprintf(w, ", paired with %s", c.Pair)
 	}
-	fmt.Fprintf(w, ": bytes %d to %d\n", c.Start, c.End)
-	if c.Refused != "" {
-		fmt.Fprintf(w, "  %s\n", c.Refused)
+	if c.Refused != "" { // where its bytes belong is not known
+		fmt.Fprintf(w, "\n  %s\n", c.Refused)
+	} else {
+		fmt.Fprintf(w, ": bytes %d to %d\n", c.Start, c.End)
 	}
 	if len(c.Kinds) > 0 {
 		var parts []string

@@ -59,12 +59,12 @@ type place struct {
 
 // direction is what the survey saw of one direction.
 type direction struct {
-	frames, slots, bytes int64
-	clean                bool
-	holes                bool // bytes are missing between frames, or before the first
-	ending               string
-	first, last          uint64
-	firstTime, lastTime  uint64
+	frames, slots       int64
+	clean               bool
+	holes               bool // bytes are missing between frames, or before the first
+	ending              string
+	first, last         uint64
+	firstTime, lastTime uint64
 }
 
 func (l *link) id() string {
@@ -79,6 +79,7 @@ func (b *builder) collect(set *capture.Set) (links []*link) {
 	var downs, ups []*link
 	for _, c := range set.Connections {
 		if c.Protocol != melin.Name {
+			b.refused(c)
 			b.report.Connections = append(b.report.Connections, ReportConnection{ID: c.ID, Protocol: wire.SafeText(c.Protocol, 40)})
 			continue
 		}
@@ -118,6 +119,16 @@ func (b *builder) collect(set *capture.Set) (links []*link) {
 		}
 	}
 	return links
+}
+
+// refused reports a connection of which nothing can be read, so that nobody knows
+// what it is.
+func (b *builder) refused(c *capture.Connection) {
+	if c.Refused != nil {
+		for _, f := range c.Findings {
+			b.report.add(f)
+		}
+	}
 }
 
 // travels is a connection's direction, by its frames where nobody said it.

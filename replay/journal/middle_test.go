@@ -417,3 +417,57 @@ func TestPrunedCaptures(t *testing.T) {
 		}
 	}
 }
+
+// Guards: the end of what was sent was not there, and the acks of it failed as
+// beyond what was sent.
+func TestWithoutItsEnd(t *testing.T) {
+	down := fixture.Read(t, filepath.Join(recorded, "s1-main/conn01-p2r.bin.gz"))
+	up := fixture.Read(t, filepath.Join(recorded, "s1-main/conn01-r2p.bin.gz"))
+	dir := recordPairs(t, 2000, down, up)
+	names, err := filepath.Glob(filepath.Join(dir, "c00000001-*.cap"))
+	if err != nil || len(names) < 6 {
+		t.Fatal(names, err)
+	}
+	for _, sidecars := range []bool{true, false} {
+		for _, name := range names[len(names)-2:] {
+			for _, end := range []string{".cap", ".json"} {
+				if err := os.Remove(strings.TrimSuffix(name, ".cap") + end); err != nil && (sidecars || end == ".json") {
+					t.Fatal(err)
+				}
+			}
+			if sidecars {
+				// Its sidecar stays, and tells of it.
+				if err := os.WriteFile(strings.TrimSuffix(name, ".cap")+".json", []byte("{}"), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		_, r := buildAs(t, capture.InputOptions{}, dir)
+		p := r.proofOf(0, "acks")
+		if r.Verdict != Findings || p.Verdict != NotProvable || r.FindingsByKind[KindAcks] > 0 || r.FindingsByKind[KindMissing] != 1 {
+			t.Errorf("sidecars %v: %+v %v", sidecars, p, r.FindingsByKind)
+		}
+		for _, c := range r.Connections {
+			if c.Clean != (c.Direction == "upstream") {
+				t.Errorf("sidecars %v: %+v", sidecars, c)
+			}
+		}
+	}
+}
+
+// Guards: a connection of which nothing could be read, so that nobody knew of
+// which protocol it is, was no finding of the rebuild.
+func TestConnectionThatCannotBeRead(t *testing.T) {
+	p := newPrimary(8, 'a')
+	p.send(3, 0)
+	down := fixture.Read(t, filepath.Join(recorded, "s1-main/conn01-p2r.bin.gz"))
+	dir := recordPairs(t, 2000, down, fixture.Read(t, filepath.Join(recorded, "s1-main/conn01-r2p.bin.gz")))
+	prune(t, dir, "c00000001", 2, "no sidecars")
+	_, r := build(t, append(save(t, p.b), dir)...)
+	if r.Verdict != Findings || r.FindingsByKind[capture.KindNoPlace] != 1 {
+		t.Errorf("%s %v", r.Verdict, r.FindingsByKind)
+	}
+	if !slices.ContainsFunc(r.Connections, func(c ReportConnection) bool { return strings.HasPrefix(c.ID, "c00000001-") && !c.Used }) {
+		t.Errorf("%+v", r.Connections)
+	}
+}

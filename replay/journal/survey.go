@@ -162,8 +162,7 @@ func (b *builder) signature(l *link) {
 // whole says that no bytes of the connection are missing, as far as its files
 // and its frames tell, of which ending is how they ended.
 func (st *direction) whole(c *capture.Connection, ending string) bool {
-	runs := c.Runs()
-	return ending == string(wire.EndingClean) && !st.holes && len(runs) == 1 && runs[0].Start == 0 && runs[0].Context == nil
+	return ending == string(wire.EndingClean) && !st.holes && c.Complete()
 }
 
 // note keeps whether a finding tells of bytes that are missing or were not read.
@@ -181,7 +180,6 @@ func (b *builder) count(st *direction, u wire.Unit) {
 		st.frames++
 		b.progress.Frames++
 	}
-	st.bytes = max(st.bytes, u.End())
 }
 
 // surveyUp reads what the replica sent.

@@ -4,6 +4,7 @@ package journal
 
 import (
 	"bufio"
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -45,7 +46,7 @@ func (r *Report) Text(w io.Writer, out string) error {
 func (x *ReportConnection) text(b io.Writer) {
 	fmt.Fprintf(b, "connection %s", wire.SafeText(x.ID, 100))
 	if !x.Used {
-		fmt.Fprintf(b, ": %s, not read\n", x.Protocol)
+		fmt.Fprintf(b, ": %s, not read\n", cmp.Or(x.Protocol, "no protocol that is known"))
 		return
 	}
 	fmt.Fprintf(b, " %s, %s, %s", x.Direction, humanize.IBytes(uint64(x.Bytes)), wire.Many(int64(x.Frames), "frame"))

@@ -262,3 +262,42 @@ func TestPrunedCaptures(t *testing.T) {
 		}
 	}
 }
+
+// Where the end of what the workers sent is not there, that a request has no
+// answer is nothing certain; and a connection of which nothing can be read is
+// reported.
+func TestWithoutItsEnd(t *testing.T) {
+	s := middleSessions()[3]
+	made, ids := record(t, s, 900)
+	names, err := filepath.Glob(filepath.Join(made, ids[[2]int{0, aewrgen.Up}]+".*.cap"))
+	if err != nil || len(names) < 6 {
+		t.Fatal(names, err)
+	}
+	for _, name := range names[4:] {
+		for _, end := range []string{".cap", ".json"} {
+			if err := os.Remove(strings.TrimSuffix(name, ".cap") + end); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	r := rebuildAs(t, capture.InputOptions{}, ids, made)
+	r.certain(t, s, [2]int64{}, func(offset int64, direction int) int64 { return offset })
+	if got := r.rows(t, "SELECT count(*) FROM requests WHERE state = 'none' AND certain"); got != "0" {
+		t.Errorf("%s requests are certain to have no answer", got)
+	}
+	if got := r.rows(t, "SELECT count(*) > 0 FROM requests WHERE state = 'none'"); got != "1" {
+		t.Error("every request has its answer")
+	}
+	for _, name := range names[:4] {
+		if err := os.Remove(strings.TrimSuffix(name, ".cap") + ".json"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Remove(names[0]); err != nil {
+		t.Fatal(err)
+	}
+	delete(ids, [2]int{0, aewrgen.Up})
+	if r = rebuildAs(t, capture.InputOptions{}, ids, made); r.report.FindingsByKind[capture.KindNoPlace] != 1 || r.report.Verdict != Findings {
+		t.Errorf("%s %v", r.report.Verdict, r.report.FindingsByKind)
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"slices"
 	"strconv"
 
 	"wiretape/capture"
@@ -121,6 +122,11 @@ func (b *builder) connection(k *connection) error {
 		k.direction = w.dec.Direction()
 	}
 	k.ending = string(in.Ending())
+	if slices.ContainsFunc(k.Findings, func(f wire.Finding) bool {
+		return f.Kind == capture.KindNoEnd || (f.Kind == capture.KindMissingFiles || f.Kind == capture.KindPruned) && len(k.Files) > 0 && f.Offset >= k.Files[len(k.Files)-1].End()
+	}) {
+		k.losses++ // what came behind the last frame
+	}
 	for _, v := range k.versions {
 		if err := b.cat.versions.Add(k.id, int64(v.version), v.frame, v.frames); err != nil {
 			return err
