@@ -205,8 +205,8 @@ func TestStreamsThatBeginAnywhere(t *testing.T) {
 					first = seq
 				}
 			}
-			if begins(down, cut) {
-				continue // as a connection whose replica is not asked who it is
+			if begins(down, cut) || len(bytes.Trim(down[cut:], "\x00")) == 0 {
+				continue // as a connection whose replica is not asked who it is; as a tail of zeros
 			}
 			if r.Verdict != Findings || r.ExitCode() != 3 || r.FindingsByKind[wire.KindBadPreamble] != 1 {
 				t.Errorf("%s: %s %v", at, r.Verdict, r.FindingsByKind)

@@ -133,7 +133,7 @@ var conclusions = []string{
 	// Requests and answers with one key are matched by their order: the n-th
 	// request with the frames up to the n-th end.
 	`CREATE TABLE work.req AS SELECT f.id AS frame, f.message_type, c.session, f.tenant_id, f.txn_id, f.container_id, f.message_type IN ` + syncTypes + ` AS family, f.losses_before AS losses,
-		coalesce((SELECT p.losses + (p.ending <> 'clean') FROM connections p WHERE p.id = c.peer), 0) AS peer_losses,
+		coalesce((SELECT p.losses + (p.ending <> 'clean') FROM connections p WHERE p.id = c.peer), 1) AS peer_losses,
 		row_number() OVER (PARTITION BY c.session, f.tenant_id, f.txn_id, f.container_id, f.message_type IN ` + syncTypes + ` ORDER BY f.id) AS number
 		FROM frames f JOIN connections c ON c.id = f.connection WHERE f.message_type IN ` + requestTypes,
 	`CREATE TABLE work.res AS SELECT f.id AS frame, f.message_type, f.rows, c.session, f.tenant_id, f.txn_id, f.container_id, f.message_type IN ` + syncTypes + ` AS family, f.losses_before AS losses,

@@ -204,7 +204,7 @@ func (r *Report) Text(w io.Writer, dir string) error {
 		fmt.Fprintf(b, "  migrations    %s\n", humanize.Comma(c.Migrations))
 	}
 	if c.RequestsUncertain > 0 {
-		fmt.Fprintf(b, "  uncertain     %s matched behind lost bytes\n", wire.Many(c.RequestsUncertain, "request"))
+		fmt.Fprintf(b, "  uncertain     %s whose answer is not certain: bytes are missing around it\n", wire.Many(c.RequestsUncertain, "request"))
 	}
 	for i, k := range r.Connections {
 		if i == textLines {
