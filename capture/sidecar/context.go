@@ -1,6 +1,7 @@
 package sidecar
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"strconv"
@@ -37,18 +38,25 @@ type contextValue struct {
 
 // UnmarshalJSON refuses a value without content, or with two.
 func (v *contextValue) UnmarshalJSON(b []byte) error {
-	type plain contextValue
-	if err := json.Unmarshal(b, (*plain)(v)); err != nil {
+	// As text, since a list of numbers would do for bytes.
+	var w struct {
+		Name          string
+		Bytes, Number *string
+	}
+	if err := json.Unmarshal(b, &w); err != nil {
 		return err
 	}
-	if (v.Bytes == nil) == (v.Number == nil) {
+	if (w.Bytes == nil) == (w.Number == nil) {
 		return errors.New("a context value has either bytes or a number")
 	}
-	if v.Number != nil {
-		_, err := strconv.ParseUint(*v.Number, 10, 64)
+	*v = contextValue{Name: w.Name, Number: w.Number}
+	if w.Number != nil {
+		_, err := strconv.ParseUint(*w.Number, 10, 64)
 		return err
 	}
-	return nil
+	raw, err := base64.StdEncoding.DecodeString(*w.Bytes)
+	v.Bytes = &raw
+	return err
 }
 
 // ContextOf makes the JSON form of c, nil for nil.

@@ -8,10 +8,11 @@ package sidecar
 
 import (
 	"bytes"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"wiretape/wire"
@@ -215,7 +216,9 @@ func (f Finding) Wire() wire.Finding {
 var ErrInvalid = errors.New("invalid")
 
 // Parse reads a sidecar and checks that it is one: the format's name and
-// version, and values that a recorder can write. It does not know the bytes.
+// version, names of members that mean one thing, and values that a recorder can
+// write. It does not know the bytes. The viewer's page takes and refuses the same
+// (viewer/src/worker/sidecar.js; testdata/rules.jsonl is held against both).
 func Parse(b []byte) (*Sidecar, error) {
 	if len(b) > MaxSize {
 		return nil, fmt.Errorf("%w sidecar: %d bytes, the limit is %d", ErrInvalid, len(b), MaxSize)
@@ -225,13 +228,58 @@ func Parse(b []byte) (*Sidecar, error) {
 	if err := d.Decode(&s); err != nil {
 		return nil, fmt.Errorf("%w sidecar: %w", ErrInvalid, err)
 	}
-	if rest := bytes.TrimSpace(b[d.InputOffset():]); len(rest) > 0 {
+	end := d.InputOffset()
+	if rest := bytes.Trim(b[end:], " \t\r\n"); len(rest) > 0 {
 		return nil, fmt.Errorf("%w sidecar: %d bytes behind its end", ErrInvalid, len(rest))
+	}
+	if err := checkNames(b[:end]); err != nil {
+		return nil, fmt.Errorf("%w sidecar: %w", ErrInvalid, err)
 	}
 	if err := s.check(); err != nil {
 		return nil, fmt.Errorf("%w sidecar: %w", ErrInvalid, err)
 	}
 	return &s, nil
+}
+
+// checkNames refuses what readers of JSON understand differently: a member that is
+// there twice, and a name that is known but for the case of its letters. b is JSON.
+func checkNames(b []byte) error {
+	var open []map[string]bool // names so far, nil in a list
+	name := false
+	for i := 0; i < len(b); i++ {
+		switch b[i] {
+		case '{':
+			open, name = append(open, map[string]bool{}), true
+		case '[':
+			open, name = append(open, nil), false
+		case '}', ']':
+			open = open[:len(open)-1]
+		case ',':
+			name = open[len(open)-1] != nil
+		case ':':
+			name = false
+		case '"':
+			from := i + 1
+			for i = from; b[i] != '"'; i++ {
+				if b[i] == '\\' {
+					i++
+				}
+			}
+			if !name {
+				continue
+			}
+			text := string(b[from:i])
+			if text == "" || strings.Trim(text, "abcdefghijklmnopqrstuvwxyz0123456789_") != "" {
+				return fmt.Errorf("%s is no member's name", wire.SafeText(strconv.Quote(text), 60))
+			}
+			names := open[len(open)-1]
+			if names[text] {
+				return fmt.Errorf("%s is there twice", wire.SafeText(text, 60))
+			}
+			names[text] = true
+		}
+	}
+	return nil
 }
 
 func (s *Sidecar) check() error {
@@ -254,7 +302,7 @@ func (s *Sidecar) check() error {
 	if s.Open {
 		return nil
 	}
-	if h, err := hex.DecodeString(s.SHA256); err != nil || len(h) != 32 {
+	if len(s.SHA256) != 64 || strings.Trim(s.SHA256, "0123456789abcdef") != "" {
 		return errors.New("no SHA-256")
 	}
 	if s.Boundary < s.Start || s.Boundary > s.End() {

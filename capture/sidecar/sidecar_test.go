@@ -2,6 +2,7 @@ package sidecar
 
 import (
 	"bytes"
+	"encoding/hex"
 	"encoding/json"
 	"os"
 	"reflect"
@@ -236,5 +237,47 @@ func TestTooLarge(t *testing.T) {
 	got, err := Parse(b)
 	if err != nil || len(got.Context.Omitted) != 1 || got.FindingsOmitted != 1 || len(got.Findings) != 0 {
 		t.Fatalf("%+v, %v", got, err)
+	}
+}
+
+// TestRules: what a sidecar is, by a list of ones that were written otherwise. The
+// viewer's page is held against the same list.
+func TestRules(t *testing.T) {
+	whole, err := os.ReadFile("testdata/version1.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules, err := os.ReadFile("testdata/rules.jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(string(rules)), "\n")
+	if len(lines) < 200 {
+		t.Fatalf("%d rules", len(lines))
+	}
+	for _, line := range lines {
+		var r struct {
+			What, From, To string
+			// ToHex is To where it is no text, Deep the depth of lists in place of "#[]".
+			ToHex string `json:"to_hex"`
+			Deep  int
+			Valid bool
+		}
+		if err := json.Unmarshal([]byte(line), &r); err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+		to := []byte(r.To)
+		if r.ToHex != "" {
+			if to, err = hex.DecodeString(r.ToHex); err != nil {
+				t.Fatal(err)
+			}
+		}
+		to = bytes.Replace(to, []byte("#[]"), []byte(strings.Repeat("[", r.Deep)+strings.Repeat("]", r.Deep)), 1)
+		if !bytes.Contains(whole, []byte(r.From)) {
+			t.Fatalf("%s: nothing to replace", r.What)
+		}
+		if _, err := Parse(bytes.Replace(whole, []byte(r.From), to, 1)); (err == nil) != r.Valid {
+			t.Errorf("%s: %v", r.What, err)
+		}
 	}
 }

@@ -13,6 +13,7 @@ import { ops as parquet } from '../src/worker/parquet.js';
 import { Packer, packContext } from '../src/worker/packed.js';
 import { Pattern, patternBytes } from '../src/worker/search.js';
 import { ChangedError, Stream, Window } from '../src/worker/reader.js';
+import { parse, read } from '../src/worker/sidecar.js';
 import { ZstPart, isZst } from '../src/worker/zst.js';
 import { visible } from '../src/dom.js';
 import { inflate } from '../src/worker/inflate.js';
@@ -454,4 +455,72 @@ test('what nobody sees is escaped, by the rule of the commands', () => {
     if ((visible(s) !== s) !== (listed.has(c) || half)) assert.fail(`U+${c.toString(16)}`);
   }
   assert.equal(visible('a\u{e0041}b\u3164\u202e\n'), 'a\\u{e0041}b\\u3164\\u202e\\u000a');
+});
+
+/** A sidecar of capture/sidecar, and the rules of what is one. */
+const VERSION1 = join(root, 'capture', 'sidecar', 'testdata', 'version1.json');
+const RULES = join(root, 'capture', 'sidecar', 'testdata', 'rules.jsonl');
+const isSidecar = (b) => {
+  try {
+    parse(b);
+    return true;
+  } catch (e) {
+    assert.ok(e instanceof Error && !(e instanceof TypeError || e instanceof RangeError) && e.message.length < 400, e.stack);
+    return false;
+  }
+};
+
+test('what is a sidecar for the commands is one for the page, by the same list of rules', () => {
+  const base = readFileSync(VERSION1);
+  const rules = readFileSync(RULES, 'utf8').trim().split('\n').map((l) => JSON.parse(l));
+  assert.ok(rules.length > 200 && rules.some((r) => r.valid) && rules.some((r) => !r.valid));
+  for (const r of rules) {
+    const from = Buffer.from(r.from);
+    const to = r.to_hex ? Buffer.from(r.to_hex, 'hex') : Buffer.from(r.to.replace('#[]', '['.repeat(r.deep) + ']'.repeat(r.deep)));
+    const at = base.indexOf(from);
+    assert.ok(at >= 0, r.what);
+    assert.equal(isSidecar(Buffer.concat([base.subarray(0, at), to, base.subarray(at + from.length)])), r.valid, r.what);
+  }
+  // What is taken is what was written.
+  const s = read(base);
+  assert.deepEqual([s.first, s.last, s.frames, s.found, s.transport, s.start, s.length], ['1700000000123456789', '1700000000123456790', 1, 1, { verdict: 'clean', detail: '' }, 100, 50]);
+  const [b, n] = [s.context.entries[0].values[1], s.context.entries[0].values[0]];
+  assert.deepEqual([b.bytes, b.number, n.bytes, n.number, s.context.entries[0].id], ['AP8=', null, null, '18446744073709551615', 18446744073709551615n]);
+});
+
+test('of mutated sidecars the page and the commands take the same ones', () => {
+  const base = readFileSync(VERSION1);
+  let seed = 12345;
+  const random = (n) => {
+    seed = (Math.imul(seed, 1103515245) + 12345) >>> 0;
+    return (seed >>> 8) % n;
+  };
+  // Tokens for others of any kind, and bytes for any.
+  const tokens = [...base.toString('latin1').matchAll(/"(?:[^"\\]|\\.)*"|[-\d.eE+]+|true|false|null|[[\]{},:]/g)].map((m) => [m.index, m[0].length]);
+  const put = ['null', 'true', '""', '"7"', '"-1"', '0', '-0', '7e3', '7.0', '-1', '9007199254740993', '18446744073709551616', '[]', '{}', '[null]', '{"a":1,"a":2}', '"file"', '"Start"', '{', '}', ',', ':', '"AAE="', '"\\ud800"', '"null"', '1E400', '\ufeff', '\u00a0', ''];
+  const all = [];
+  for (let i = 0; i < 20000; i++) {
+    let b = base;
+    for (let k = random(3); k >= 0; k--) {
+      if (random(2)) {
+        const [at, n] = tokens[random(tokens.length)];
+        const [from, m] = random(3) ? [Buffer.from(put[random(put.length)]), n] : [base.subarray(...((t) => [t[0], t[0] + t[1]])(tokens[random(tokens.length)])), random(2) * n];
+        b = Buffer.concat([b.subarray(0, at), from, b.subarray(at + m)]);
+      } else {
+        const at = random(b.length);
+        b = Buffer.concat([b.subarray(0, at), Buffer.from([random(256)].slice(random(2))), b.subarray(at + random(2))]);
+      }
+    }
+    all.push(b);
+  }
+  const list = join(work, 'sidecars.txt');
+  writeFileSync(list, all.map((b) => b.toString('base64')).join('\n'));
+  const verdicts = readFileSync(generate('sidecars', list, join(work, 'sidecars.out')), 'latin1');
+  assert.equal(verdicts.length, all.length);
+  let taken = 0;
+  all.forEach((b, i) => {
+    assert.equal(isSidecar(b) ? '1' : '0', verdicts[i], b.toString());
+    taken += Number(verdicts[i]);
+  });
+  assert.ok(taken > 500 && taken < 15000, `${taken} are sidecars`);
 });

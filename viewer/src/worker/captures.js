@@ -9,6 +9,7 @@ import { sha256 } from '@noble/hashes/sha2.js';
 import { Arrivals } from './arrivals.js';
 import { crc32c } from './crc32c.js';
 import { packContext, packMidStream } from './packed.js';
+import { MAX_SIDECAR, read } from './sidecar.js';
 import { ZstPart, isZst } from './zst.js';
 import { many } from '../format.js';
 import { Ended, MAX_SIZE, Slice } from './reader.js';
@@ -16,8 +17,7 @@ import { Ended, MAX_SIZE, Slice } from './reader.js';
 const NAME = /^(c(?!00000000)\d{8}-[0-9a-f]{8})\.((?!00000000)\d{8})\.(cap|cap\.partial|cap\.zst|json|json\.partial|idx)$/;
 /** The endings of a file's bytes, in the order in which they are taken where several are there. */
 const BYTES = ['cap', 'cap.zst', 'cap.partial'];
-/** The largest sidecar and arrival index that are read. */
-const MAX_SIDECAR = 16 << 20;
+/** The largest arrival index that is read. */
 const MAX_ARRIVALS = 256 << 20;
 export const MAX_FILES = 100000;
 const utf8 = new TextDecoder('utf-8', { fatal: false });
@@ -63,87 +63,18 @@ export function group(files) {
   return out;
 }
 
-/** The most findings of a sidecar that are taken, and characters of a text. */
-const MAX_TOLD = 1000;
-const MAX_TEXT = 4096;
-
-/** The members of a sidecar that are texts, numbers and so on; another kind makes it no sidecar. */
-const KINDS = {
-  text: ['format', 'tool', 'connection', 'protocol', 'direction', 'pair', 'endpoint', 'sha256', 'previous_sha256', 'framing', 'closed', 'closed_detail'],
-  number: ['version', 'file', 'protocol_version', 'start', 'length', 'frames_of_other_kinds', 'boundary', 'findings_omitted'],
-  flag: ['open', 'starts_at_boundary', 'ends_at_boundary'],
-  list: ['frames', 'findings'],
-  object: ['first_arrival', 'last_arrival', 'transport', 'recovery', 'context'],
-};
-const IS = {
-  text: (v) => typeof v === 'string', number: Number.isSafeInteger, flag: (v) => typeof v === 'boolean',
-  list: (v) => Array.isArray(v) && v.every((x) => x && typeof x === 'object' && !Array.isArray(x)),
-  object: (v) => typeof v === 'object' && !Array.isArray(v),
-};
-
-/** Holds a sidecar against what a recorder can write (capture/sidecar, check); gives what is wrong with it. */
-function wrongWith(s) {
-  if (!s || typeof s !== 'object' || s.format !== 'wiretape-sidecar') return 'it is no sidecar';
-  if (s.version !== 1) return `it is of version ${String(s.version).slice(0, 20)}`;
-  for (const [kind, names] of Object.entries(KINDS)) {
-    for (const k of names) if (s[k] !== undefined && s[k] !== null && !IS[kind](s[k])) return `its ${k} is no ${kind}`;
-  }
-  const { start = 0, length = 0, boundary = 0 } = s;
-  if (!s.connection) return 'it names no connection';
-  if (!(s.file >= 1)) return `it is of file number ${s.file ?? 0}`;
-  if (start < 0 || length < 0 || start + length > Number.MAX_SAFE_INTEGER) return `it says start ${start} and length ${length}`;
-  if (!s.protocol) return 'it names no protocol';
-  if (!['frames', 'unknown', 'lost'].includes(s.framing)) return 'its framing is unknown';
-  if (s.open) return '';
-  if (!/^[0-9a-f]{64}$/i.test(s.sha256 ?? '')) return 'it has no SHA-256';
-  if (boundary < start || boundary > start + length) return `its boundary ${boundary} is outside of ${start} to ${start + length}`;
-  return '';
-}
-
-/** What is read of a sidecar that is one. A context that can't be used makes it none. */
-function members(s) {
-  const text = (v) => (typeof v === 'string' ? v.slice(0, MAX_TEXT) : '');
-  const count = (v) => (Number.isSafeInteger(v) && v >= 0 ? v : undefined);
-  const list = (v) => (Array.isArray(v) ? v.filter((x) => x && typeof x === 'object') : []);
-  // What recovery has found of a file that its recorder left is told as capture verify tells it.
-  const told = [];
-  const r = s.recovery;
-  const start = s.start ?? 0;
-  if (r && text(r.tail)) {
-    const [whole, kept] = [count(r.whole) ?? 0, count(r.kept) ?? 0];
-    told.push({ kind: 'recovered-file', offset: start + whole, expected: '', found: '', cost: '', message: `the file was recovered; no whole frames are in its last ${many(Math.max(0, kept - whole), 'byte')}: ${text(r.tail).slice(0, 40)}` });
-  }
-  for (const f of list(s.findings).slice(0, MAX_TOLD)) {
-    if (count(f.offset) !== undefined) told.push({ kind: text(f.kind), offset: f.offset, at: count(f.at), expected: text(f.expected), found: text(f.found), message: text(f.message), cost: text(f.cost) });
-  }
-  const wall = (a) => (/^-?\d{1,19}$/.test(typeof a?.wall_ns === 'string' ? a.wall_ns : '') ? a.wall_ns : null);
-  if (s.context) packContext(s.context);
-  return {
-    connection: s.connection, file: s.file,
-    tool: text(s.tool), endpoint: text(s.endpoint), direction: text(s.direction), protocol: text(s.protocol), pair: text(s.pair),
-    sha256: text(s.sha256).toLowerCase(), closed: text(s.closed), closedDetail: text(s.closed_detail), open: s.open === true,
-    recovered: Boolean(r), start, length: s.length ?? 0, first: wall(s.first_arrival), last: wall(s.last_arrival),
-    transport: s.transport ? { verdict: text(s.transport.verdict), detail: text(s.transport.detail) } : null,
-    frames: list(s.frames).reduce((n, k) => n + (count(k.count) ?? 0), 0) + (count(s.frames_of_other_kinds) ?? 0),
-    findings: told, found: Math.max(told.length, list(s.findings).length) + (count(s.findings_omitted) ?? 0),
-    context: s.context ?? null, omitted: s.context ? (s.context.omitted ?? []).map(text) : [],
-  };
-}
-
 /** Reads the sidecar of file number of a connection: null, with a note where it is there and can't be used. */
 async function readSidecar(part, name, number, notes) {
   if (!part) return null;
   try {
     if (part.open) part = await part.open();
     if (part.size > MAX_SIDECAR) throw new Error('it is larger than a sidecar may be');
-    const s = JSON.parse(utf8.decode(await part.read(0, part.size)));
-    const wrong = wrongWith(s);
-    if (wrong) throw new Error(wrong);
+    const s = read(await part.read(0, part.size));
     if (s.connection !== name || s.file !== number) {
       notes.push({ kind: 'sidecar-stale', message: `${part.name} is not used: it is that of file ${s.file} of ${s.connection.slice(0, 60)}` });
       return null;
     }
-    return members(s);
+    return s;
   } catch (e) {
     if (e instanceof Ended) throw e;
     notes.push({ kind: 'sidecar-invalid', message: `${part.name} is not used: ${e.message}` });

@@ -72,7 +72,7 @@ export function packContext(c) {
     p.uint(BigInt(e.id)).uint(e.values.length);
     for (const v of e.values) {
       p.string(String(v.name));
-      if (v.bytes === undefined) p.uint(0).uint(BigInt(v.number));
+      if ((v.bytes ?? null) === null) p.uint(0).uint(BigInt(v.number));
       else p.uint(1).data(fromBase64(v.bytes));
     }
   }

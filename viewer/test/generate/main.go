@@ -10,6 +10,7 @@
 //	generate connections STREAM STREAM… DIR   many connections in a capture directory
 //	generate segments FILE       a Segment for each codec of Parquet
 //	generate segment PARQUET OUT a Segment of the Parquet file PARQUET
+//	generate sidecars LIST OUT   for each line of LIST, base64, 1 in OUT where it is a sidecar and 0 where it is none
 //	generate zst FILE OUT        FILE in zstd's seekable form
 //	generate zst1 FILE OUT       FILE as one frame of zstd
 package main
@@ -17,6 +18,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"encoding/base64"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -60,6 +62,8 @@ func run(args []string) error {
 		return folder(args[1], args[2])
 	case "segment":
 		return segment(args[1], args[2])
+	case "sidecars":
+		return sidecars(args[1], args[2])
 	case "zst":
 		return compress(args[1], args[2], capture.CompressTo)
 	case "zst1":
@@ -318,4 +322,25 @@ func segment(parquet, out string) error {
 	}
 	s := dendro.AppendSegment(opening(1), &dendro.Segment{Stream: []byte("net"), Rows: 4, FirstTS: start, LastTS: start + 3e9, Bytes: b})
 	return os.WriteFile(out, s, 0o644)
+}
+
+// sidecars tells of each line of a file which sidecars the commands take.
+func sidecars(list, out string) error {
+	lines, err := read(list)
+	if err != nil {
+		return err
+	}
+	var verdicts []byte
+	for line := range bytes.Lines(lines) {
+		b, err := base64.StdEncoding.DecodeString(string(bytes.TrimSpace(line)))
+		if err != nil {
+			return err
+		}
+		if _, err := sidecar.Parse(b); err == nil {
+			verdicts = append(verdicts, '1')
+		} else {
+			verdicts = append(verdicts, '0')
+		}
+	}
+	return os.WriteFile(out, verdicts, 0o644)
 }
