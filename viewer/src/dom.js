@@ -1,5 +1,7 @@
 // Making elements. Text is always set as text.
 
+import { many } from './format.js';
+
 /** An element with properties, attributes (aria-*, role, data-*) and children. */
 export function h(tag, props = {}, ...children) {
   const e = document.createElement(tag);
@@ -33,9 +35,9 @@ export function visible(s) {
   });
 }
 
-/** Saves bytes as a file of the person's. */
-export function save(bytes, name, type = 'application/octet-stream') {
-  const url = URL.createObjectURL(new Blob([bytes], { type }));
+/** Saves a Blob as a file of the person's. */
+export function save(blob, name) {
+  const url = URL.createObjectURL(blob);
   const a = h('a', { href: url, download: name });
   a.click();
   setTimeout(() => URL.revokeObjectURL(url), 10000);
@@ -51,7 +53,8 @@ export function say(text, bad = false) {
   said = setTimeout(() => { e.className = ''; }, bad ? 12000 : 3500);
 }
 
-export async function copy(text) {
+/** Copies a text that is not empty; more is said behind how much it was. */
+export async function copy(text, more = '') {
   try {
     await navigator.clipboard.writeText(text);
   } catch {
@@ -59,8 +62,12 @@ export async function copy(text) {
     const t = h('textarea', { class: 'offscreen', value: text, 'aria-hidden': 'true' });
     document.body.append(t);
     t.select();
-    document.execCommand('copy');
+    const done = document.execCommand('copy');
     t.remove();
+    if (!done) {
+      say('The browser does not let this page copy.', true);
+      return;
+    }
   }
-  say(`Copied ${text.length.toLocaleString('en')} characters`);
+  say(`Copied ${many(text.length, 'character')}${more}`);
 }

@@ -1,9 +1,9 @@
 // What was dropped on the page: files, and folders with all that is in them.
 
 import { many } from './format.js';
+import { MAX_FILES } from './listing.js';
 
-/** The most files that are taken, and how deep folders are gone into. */
-export const MAX_DROPPED = 100000;
+/** How deep folders are gone into. */
 export const MAX_DEPTH = 32;
 /** How many files of a folder are asked for at a time. */
 const BATCH = 64;
@@ -48,7 +48,7 @@ export async function gather(transfer, progress) {
       const got = await Promise.all(some.filter((e) => e instanceof File || e.isFile).map((e) => (e instanceof File ? { path: e.name, file: e } : fileOf(e, path))));
       for (const f of got) {
         if (!f) continue;
-        if (out.length >= MAX_DROPPED) left.over = true;
+        if (out.length >= MAX_FILES) left.over = true;
         else out.push(f);
       }
       progress(out.length);
@@ -61,7 +61,7 @@ export async function gather(transfer, progress) {
     for (let list = await read(reader); list.length && !left.over; list = await read(reader)) await take(list, f.path, f.depth);
   }
   const notes = [];
-  if (left.over) notes.push(`Only the first ${files(MAX_DROPPED)} were taken.`);
+  if (left.over) notes.push(`Only the first ${files(MAX_FILES)} were taken.`);
   if (left.deep) notes.push(`Folders more than ${MAX_DEPTH} deep were left out.`);
   if (left.unreadable) notes.push(`${files(left.unreadable)} or folders could not be read: ${left.why}.`);
   return { files: out, notes };

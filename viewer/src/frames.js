@@ -265,6 +265,10 @@ export class Frames {
     this.el.setAttribute('aria-rowcount', n + 1);
     this.list.setCount(n);
     $('no-rows').hidden = n > 0 || !this.filtered;
+    if (this.filtered || !this.outside) return;
+    // What was open before the index pass came to it has its place now.
+    if (this.outside.row < n) this.select(this.outside.row);
+    else this.outside.at = n;
   }
 
   /** Selects by the place in the list that is shown. */
@@ -306,14 +310,27 @@ export class Frames {
       if (at >= this.list.count) this.setCount(at + 1); // found meanwhile
       return this.select(at, options);
     }
+    if (this.app.filterDone) this.sayOutside();
+    return this.openOutside(row, at, options?.field);
+  }
+
+  /** Opens a row that is not in the list, where it would be at a place. */
+  openOutside(row, at, field) {
     this.selected = -1;
     this.el.removeAttribute('aria-activedescendant');
     this.selectedRow = row;
     this.outside = { row, at };
     if (this.list.count) this.list.show(Math.min(at, this.list.count - 1));
     this.list.draw();
-    if (this.app.filterDone) this.sayOutside();
-    return this.app.openRow(row, options?.field);
+    return this.app.openRow(row, field);
+  }
+
+  /** Goes back to all rows with the one that was chosen among those of a filter. */
+  async keep(row) {
+    if (row < this.list.count) return this.select(row);
+    // A filter finds rows that the index pass has not come to.
+    say(`The index pass ${this.app.indexing ? 'has not come to this row yet' : 'was stopped before this row'}: it is shown, and not in the list.`);
+    return this.openOutside(row, this.list.count);
   }
 
   sayOutside() {

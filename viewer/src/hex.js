@@ -19,6 +19,7 @@ export class Hex {
     this.mark = null; // [from, to) that is selected
     this.glow = null; // [from, to) that is hovered
     this.cursor = -1;
+    this.doubts = []; // what is not known to be what was sent: {offset, length}
     this.list = new VirtualList(this.el, {
       rowHeight: ROW,
       make: () => this.make(),
@@ -55,6 +56,7 @@ export class Hex {
     this.pages = new Map();
     this.mark = this.glow = null;
     this.cursor = -1;
+    this.doubts = [];
     if (unit.bytes) this.pages.set(0, unit.bytes);
     this.list.restart(Math.ceil(unit.size / this.width));
   }
@@ -104,7 +106,7 @@ export class Hex {
       put(c, 'textContent', v === undefined ? ' ' : v >= 0x20 && v < 0x7f ? String.fromCharCode(v) : '·');
       const o = this.unit.offset + pos;
       const within = (r) => r && o >= r[0] && o < r[1];
-      const k = `${within(this.mark) ? ' mark' : ''}${within(this.glow) ? ' glow' : ''}${o === this.cursor ? ' cursor' : ''}${v === 0 ? ' zero' : ''}`;
+      const k = `${within(this.mark) ? ' mark' : ''}${within(this.glow) ? ' glow' : ''}${o === this.cursor ? ' cursor' : ''}${v === 0 ? ' zero' : ''}${this.doubts.some((d) => o >= d.offset && o < d.offset + d.length) ? ' doubt' : ''}`;
       put(b, 'className', `b${k}`);
       put(c, 'className', `c${k}`);
     }
@@ -137,6 +139,13 @@ export class Hex {
   select(f, scroll) {
     this.mark = f ? [f.offset, f.offset + f.length] : null;
     if (f && scroll) this.list.show(Math.floor((f.offset - this.unit.offset) / this.width));
+    this.list.draw();
+  }
+
+  /** Underlines bytes that are in doubt. */
+  doubt(list) {
+    if (!list.length && !this.doubts.length) return;
+    this.doubts = list;
     this.list.draw();
   }
 

@@ -5,6 +5,7 @@ import { bytes, colours, hex, many, number, parseShown, rowName, time } from './
 import { COLUMNS, Frames } from './frames.js';
 import { Hex, PAGE as HEX_PAGE } from './hex.js';
 import { Link, Stale } from './link.js';
+import { fetchList } from './listing.js';
 import { Complete } from './complete.js';
 import { Compare } from './compare.js';
 import { Connections } from './connections.js';
@@ -45,6 +46,8 @@ const KEYS = [
 
 /** How many files are looked into for one that is a connection. */
 const MAX_TRIED = 200;
+/** How many doubts of the bytes of one row are listed with it. */
+const MAX_DOUBTS = 10;
 /** How many characters of a filter are shown around what is wrong with it. */
 const AROUND = 60;
 
@@ -78,11 +81,7 @@ class App {
     this.link.on('index', (m) => this.indexed(m));
     this.link.on('hits', (m) => this.hits(m));
     this.link.on('compared', (m) => { if ($('compare-state')) $('compare-state').textContent = `${Math.floor((100 * m.at) / Math.max(1, m.total))} %`; });
-    this.link.on('noted', ({ note }) => {
-      this.info.notes.push(note);
-      this.findings.notes();
-      if (this.status) this.findings.update(this.status, !this.indexing);
-    });
+    this.link.on('noted', (m) => this.noted(m.note));
     this.link.on('failed', (m) => this.broke(m));
     this.link.on('cancelled', (m) => this.cancelled(m));
     // An answer of what is no longer shown is no failure, wherever it was
@@ -141,28 +140,16 @@ class App {
     return this.open([{ path: name, url: u.href }]);
   }
 
-  /** Opens what a list names: {"files": [{"path", "url", "size"}]}. */
+  /** Opens what a list names (listing.js). */
   async openList(url) {
     const mine = this.listing = new AbortController();
-    const list = async (base, own) => {
-      const r = await fetch(own(base), { signal: mine.signal });
-      if (!r.ok) throw new Error(`the server answers ${r.status}`);
-      return r.json();
-    };
     try {
       const base = new URL(url, document.baseURI);
-      // A link to this page may say where to ask, but never another site.
-      const own = (u) => {
-        if (u.origin !== location.origin || !/^https?:$/.test(u.protocol)) throw new Error('it names another site than this page’s');
-        return u;
-      };
       $('what').textContent = 'Opening…';
-      const { files } = await this.during(() => list(base, own));
-      if (!Array.isArray(files)) throw new Error('it is no list of files');
-      await this.open(files.map((f) => ({ path: String(f.path), url: own(new URL(f.url, base)).href, size: f.size })));
+      await this.open(await this.during(() => fetchList(base, mine)));
     } catch (e) {
       if (this.listing !== mine) return; // something else was opened meanwhile
-      this.nothing(mine.signal.aborted ? 'Opening was stopped.' : `The list of captures can’t be read: ${e.message}`);
+      this.nothing(e.name === 'AbortError' ? 'Opening was stopped.' : `The list of captures can’t be read: ${e.message}.`);
     }
   }
 
@@ -324,7 +311,7 @@ class App {
     this.address();
     if (info.notes.length) say(`${info.notes[0].kind}: ${info.notes[0].message}`, true);
     $('filter-wrong').hidden = true;
-    this.first = false;
+    this.first = this.saidNote = false;
     this.indexing = true;
     $('go-on').hidden = true;
   }
@@ -465,6 +452,18 @@ class App {
     return (this.status?.findings ?? 0) + this.info.notes.length + this.told.length;
   }
 
+  /** Something was found to be wrong beside the bytes while they are read. */
+  noted(note) {
+    // One is said; all of them are listed.
+    if (!this.saidNote) say(`${note.kind}: ${note.message}`, true);
+    this.saidNote = true;
+    this.info.notes.push(note);
+    this.findings.notes();
+    if (this.status) this.findings.update(this.status, !this.indexing);
+    if (!this.indexing && this.status) this.connections.indexed(this.status, this.bins, this.found);
+    if (this.unit) this.unitFindings();
+  }
+
   // ── Filter ─────────────────────────────────────────────────────────────
 
   async setFilter(expression) {
@@ -487,7 +486,7 @@ class App {
         this.filterState('');
         delete document.body.dataset.filtered;
         this.timeline.draw();
-        if (keep >= 0) await this.frames.select(keep);
+        if (keep >= 0) await this.frames.keep(keep);
       }
       return;
     }
@@ -611,12 +610,8 @@ class App {
     if (this.frames.selectedRow !== row || this.opening !== mine) return;
     this.unit = u;
     $('unit-title').textContent = visible(`${u.name === rowName(u) ? '' : `${rowName(u).replace(/^./, (c) => c.toUpperCase())} · `}${u.name} · ${bytes(u.size)}`);
-    $('unit-findings').replaceChildren(...u.findings.map((f) => h('button', {
-      class: 'unit-finding', type: 'button', onclick: () => this.selectPlace(f),
-    }, h('strong', { text: `⚠ ${f.kind} ` }), h('span', { text: visible(f.message) }),
-    f.expected || f.found ? h('span', { class: 'dim', text: visible(` · ${f.expected ? `expected ${f.expected}` : ''}${f.expected && f.found ? ', ' : ''}${f.found ? `found ${f.found}` : ''} · offset ${number(f.at ?? f.offset)}`) }) : null,
-    f.cost ? h('span', { class: 'dim', text: visible(` · ${f.cost}`) }) : null)));
     this.hex.open(u);
+    this.unitFindings();
     $('place').textContent = '';
     this.address();
     this.timeline.drawSoon();
@@ -627,6 +622,20 @@ class App {
     document.body.dataset.unit = row;
     this.showTab();
     if (then) await then();
+  }
+
+  /** What was found in the row that is open, and what is in doubt of its bytes. */
+  unitFindings() {
+    const u = this.unit;
+    const doubts = this.info.notes.filter((n) => n.end > u.offset && n.offset < u.offset + u.size)
+      .map((n) => ({ ...n, offset: Math.max(n.offset, u.offset), length: Math.min(n.end, u.offset + u.size) - Math.max(n.offset, u.offset) }));
+    $('unit-findings').replaceChildren(...[...u.findings, ...doubts.slice(0, MAX_DOUBTS)].map((f) => h('button', {
+      class: 'unit-finding', type: 'button', onclick: () => this.selectPlace(f),
+    }, h('strong', { text: `⚠ ${f.kind} ` }), h('span', { text: visible(f.message) }),
+    f.expected || f.found ? h('span', { class: 'dim', text: visible(` · ${f.expected ? `expected ${f.expected}` : ''}${f.expected && f.found ? ', ' : ''}${f.found ? `found ${f.found}` : ''} · offset ${number(f.at ?? f.offset)}`) }) : null,
+    f.cost ? h('span', { class: 'dim', text: visible(` · ${f.cost}`) }) : null)),
+    ...(doubts.length > MAX_DOUBTS ? [h('div', { class: 'dim', text: `and ${number(doubts.length - MAX_DOUBTS)} more in its bytes` })] : []));
+    this.hex.doubt(doubts);
   }
 
   /** Nothing is open: what was is not taken for what is selected now. */
@@ -958,7 +967,7 @@ class App {
     $('copy-json').addEventListener('click', () => this.copyAs('json'));
     $('copy-hex').addEventListener('click', () => this.copyAs('hex'));
     $('copy-raw').addEventListener('click', () => this.copyAs('raw'));
-    $('save-bytes').addEventListener('click', () => this.opened && this.tree.saveField().catch((e) => this.failed(e)));
+    $('save-bytes').addEventListener('click', () => this.saveField());
     for (const list of ['detail-tabs', 'side-tabs']) {
       $(list).addEventListener('click', (e) => {
         const t = e.target.closest('[role=tab]');
@@ -1009,8 +1018,18 @@ class App {
     t.focus();
   }
 
+  /** Does something with the row that is open. */
+  withOpened(what) {
+    if (this.opened) what().catch((e) => this.failed(e));
+    else if (this.info) say(this.frames.selectedRow < 0 ? 'No row is chosen.' : 'The chosen row is not open.', true);
+  }
+
   copyAs(how) {
-    if (this.opened) this.tree.copyAs(how).catch((e) => this.failed(e));
+    this.withOpened(() => this.tree.copyAs(how));
+  }
+
+  saveField() {
+    this.withOpened(() => this.tree.saveField());
   }
 
   stop() {
@@ -1107,7 +1126,7 @@ class App {
       n: () => this.nextFinding(false),
       N: () => this.nextFinding(true),
       c: () => this.hold(),
-      s: () => this.opened && this.tree.saveField().catch((x) => this.failed(x)),
+      s: () => this.saveField(),
       b: () => this.toggleSide(),
       t: () => {
         const modes = ['utc', 'local', 'relative', 'raw'];

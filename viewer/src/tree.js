@@ -1,7 +1,7 @@
 // The field tree of the open frame. Children are fetched as they are looked at,
 // so that a frame with a hundred thousand rows opens at once.
 
-import { $, copy, h, put, save } from './dom.js';
+import { $, copy, h, put, save, say, visible } from './dom.js';
 import { VirtualList } from './list.js';
 import { Stale } from './link.js';
 import { bytes, duration, exactSpan, many, number, time } from './format.js';
@@ -13,6 +13,9 @@ const SEQUENCE = ['gap'];
 
 export const PAGE = 200;
 const ROW = 20;
+/** The most bytes that are copied, and that are read at a time to be saved. */
+const MAX_COPIED = 16 << 20;
+const PIECE = 16 << 20;
 
 /** A field that is open: its children by pages, and which of them are open. */
 class Node {
@@ -352,27 +355,61 @@ export class Tree {
     }
   }
 
+  /** The bytes of the selected field, or of the frame: how many they should be, and where from. */
+  get extent() {
+    const f = this.field;
+    const [from, n] = f ? [f.byteOffset ?? f.offset, f.bytes ?? f.length] : [this.unit.offset, this.unit.size];
+    return { from, n };
+  }
+
+  /** Why there is nothing to be copied or saved. */
+  nothing(what) {
+    const why = this.unit.type === 'missing' ? 'These bytes are in no file' : this.field ? `${this.field.name || 'The entry'} has no bytes` : 'There are no bytes here';
+    say(`${visible(why)}: there is nothing to ${what}.`, true);
+  }
+
   /** Copies the selected field, or the frame, as JSON, hex or raw text. */
   async copyAs(how) {
     await this.chosen;
     const f = this.field;
     if (how === 'json') {
-      copy(await this.app.link.ask('json', { path: f ? this.path : [] }));
+      if (this.unit.fields) copy(await this.app.link.ask('json', { path: f ? this.path : [] }));
+      else say(`${this.unit.type === 'frame' ? 'This frame has no fields' : 'This is no frame and has no fields'}: there is nothing to copy as JSON.`, true);
       return;
     }
-    const [from, n] = f ? [f.byteOffset ?? f.offset, f.bytes ?? f.length] : [this.unit.offset, this.unit.size];
-    if (n > 16 << 20) throw new Error(`${bytes(n)} are too many to copy: save them as a file`);
-    const b = await this.app.link.ask('bytes', { offset: from, count: n });
-    if (how === 'hex') copy([...b].map((x) => x.toString(16).padStart(2, '0')).join(''));
-    else copy(new TextDecoder('utf-8', { ignoreBOM: true }).decode(b));
+    const { from, n } = this.extent;
+    if (n > MAX_COPIED && this.unit.type !== 'missing') throw new Error(`${bytes(n)} are too many to copy: save them as a file`);
+    const b = await this.app.link.ask('bytes', { offset: from, count: Math.min(n, MAX_COPIED) });
+    if (!b.length) {
+      this.nothing('copy');
+      return;
+    }
+    const text = how === 'hex' ? [...b].map((x) => x.toString(16).padStart(2, '0')).join('') : new TextDecoder('utf-8', { ignoreBOM: true }).decode(b);
+    copy(text, some(b.length, n));
   }
 
   async saveField() {
     await this.chosen;
-    const f = this.field;
-    const [from, n] = f ? [f.byteOffset ?? f.offset, f.bytes ?? f.length] : [this.unit.offset, this.unit.size];
-    const b = await this.app.link.ask('bytes', { offset: from, count: n });
-    const parquet = this.unit.name === 'Segment' && f?.name === 'bytes';
-    save(b, `frame-${this.unit.frame ?? this.unit.row}-at-${from}.${parquet ? 'parquet' : 'bin'}`);
+    const { from, n } = this.extent;
+    const parquet = this.unit.name === 'Segment' && this.field?.name === 'bytes';
+    const name = `frame-${this.unit.frame ?? this.unit.row}-at-${from}.${parquet ? 'parquet' : 'bin'}`;
+    // In pieces: a stretch that is no frame may be as large as its file.
+    const pieces = [];
+    let got = 0;
+    while (got < n) {
+      const b = await this.app.link.ask('bytes', { offset: from + got, count: Math.min(n - got, PIECE) });
+      if (!b.length) break;
+      pieces.push(new Blob([b]));
+      got += b.length;
+    }
+    if (!got) {
+      this.nothing('save');
+      return;
+    }
+    if (got < n) say(`Saved${some(got, n)}`, true);
+    save(new Blob(pieces, { type: 'application/octet-stream' }), name);
   }
 }
+
+/** Says that fewer bytes are there than there should be. */
+const some = (got, n) => (got < n ? `: only ${number(got)} of ${many(n, 'byte')} are there` : '');

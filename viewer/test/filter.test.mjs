@@ -1,6 +1,7 @@
 // The filter, what is put into it by a click, the ways from finding to finding and
 // what links lead to, in a real Chromium.
 
+import { createHash } from 'node:crypto';
 import { after, before } from 'node:test';
 import assert from 'node:assert/strict';
 import { cpSync, mkdirSync, readdirSync, writeFileSync } from 'node:fs';
@@ -625,5 +626,54 @@ test('Enter closes the completions, of an empty filter too', async () => {
   await page.click('#filter');
   await page.keyboard.type('ki');
   assert.ok(await page.isVisible('#completions'));
+  await quiet(page);
+});
+
+test('where there is nothing to be copied or saved, that is said', async () => {
+  const page = await open('', { permissions: ['clipboard-read', 'clipboard-write'] });
+  const put = (s) => page.evaluate((t) => navigator.clipboard.writeText(t), s);
+  const clipboard = () => page.evaluate(() => navigator.clipboard.readText());
+  const toast = (s) => page.waitForFunction((t) => document.getElementById('toast').textContent === t, s);
+  const downloads = [];
+  page.on('download', (d) => downloads.push(d));
+  const dead = async (button, says) => {
+    await page.evaluate(() => { document.getElementById('toast').textContent = ''; });
+    await put('as before');
+    await page.click(button);
+    await toast(says);
+    assert.equal(await clipboard(), 'as before');
+  };
+  // A stretch in no file, behind a frame that was open.
+  const stream = Buffer.concat([PREAMBLE, handshake(1, { name: 'a' }), ...Array.from({ length: 40 }, (_, i) => rows(1, i + 1, 's', T + BigInt(i)))]);
+  const id = 'c00000007-5f3a9b2e';
+  const [a, b] = [stream.subarray(0, 1000), stream.subarray(1500)];
+  const side = { format: 'wiretape-sidecar', version: 1, connection: id, file: 3, protocol: 'dendro', framing: 'frames', start: 1500, length: b.length, boundary: 1500, sha256: createHash('sha256').update(b).digest('hex') };
+  await openFiles(page, [
+    { name: `${id}.00000001.cap`, mimeType: '', buffer: a }, { name: `${id}.00000003.cap`, mimeType: '', buffer: b },
+    { name: `${id}.00000003.json`, mimeType: '', buffer: Buffer.from(JSON.stringify(side)) }]);
+  await page.waitForFunction(() => document.body.dataset.unit === '0');
+  const hole = (await listed(page)).find((r) => r.type === 'missing');
+  assert.ok(hole);
+  await go(page, hole);
+  await unit(page, hole.row);
+  await dead('#copy-hex', 'These bytes are in no file: there is nothing to copy.');
+  await dead('#copy-raw', 'These bytes are in no file: there is nothing to copy.');
+  await dead('#copy-json', 'This is no frame and has no fields: there is nothing to copy as JSON.');
+  await dead('#save-bytes', 'These bytes are in no file: there is nothing to save.');
+  // A value without bytes.
+  await openFiles(page, [{ name: 'empty.stream', mimeType: '', buffer: Buffer.concat([PREAMBLE, handshake(1, {}), frame(3, u32(1), u64(1), u64(0), u64(0), u32(1), text('s'), u64(T), u64(0), text(''))]) }]);
+  await go(page, 2);
+  await unit(page, 2);
+  await page.locator('#tree .node:not([hidden])', { hasText: 'stream “s”' }).dblclick();
+  await page.locator('#tree .node:not([hidden])', { has: page.locator('.name:text-is("row")') }).click();
+  await page.waitForFunction(() => /^row /.test(document.getElementById('place').textContent));
+  await dead('#copy-hex', 'row has no bytes: there is nothing to copy.');
+  await dead('#save-bytes', 'row has no bytes: there is nothing to save.');
+  assert.equal(downloads.length, 0);
+  // One character is one.
+  await page.locator('#tree .node:not([hidden])', { has: page.locator('.name:text-is("source")') }).first().click();
+  await page.click('#copy-json');
+  await toast('Copied 1 character');
+  assert.equal(await clipboard(), '1');
   await quiet(page);
 });

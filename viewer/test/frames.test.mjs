@@ -278,3 +278,35 @@ test('with forced colours marked bytes, the pressed axis and the open tab can be
   assert.equal(new Set(swatches).size, swatches.length);
   await quiet(page);
 });
+
+test('with forced colours what floats has an edge, and what is chosen in every list can be told', async () => {
+  const page = await open({ forcedColors: 'active' });
+  await openFiles(page, [fixture('crafted/gap.stream'), fixture('real/live.stream')]);
+  const surfaces = ['#toast', '#completions', '#filter-wrong', '#timeline-tip', '#drop', ...await page.$$eval('dialog', (l) => l.map((d) => `#${d.id}`))];
+  assert.ok(surfaces.length >= 8, surfaces.join());
+  for (const s of surfaces) {
+    const edge = await page.$eval(s, (e) => {
+      const { borderTopWidth: w, borderTopStyle: kind, borderTopColor: c, opacity } = getComputedStyle(e);
+      return { w: parseFloat(w), kind, c, opacity };
+    });
+    // #drop has its own while something is dragged over the page.
+    if (s === '#drop') {
+      await page.evaluate(() => document.body.classList.add('dropping'));
+      assert.ok(await page.$eval(s, (e) => parseFloat(getComputedStyle(e).borderTopWidth)) > 0);
+      await page.evaluate(() => document.body.classList.remove('dropping'));
+      continue;
+    }
+    assert.ok(edge.w >= 1 && edge.kind !== 'none' && !/^rgba\(.*, 0\)$/.test(edge.c), `${s}: ${JSON.stringify(edge)}`);
+  }
+  // Nothing more is seen of the toast without forced colours.
+  const other = await open();
+  assert.match(await other.$eval('#toast', (e) => getComputedStyle(e).borderTopColor), /^rgba\(.*, 0\)$/);
+  await quiet(other);
+  for (const [tab, list, item] of [['#tab-connections', '#connections', '.connection'], ['#tab-findings', '#findings', '.finding']]) {
+    await page.click(tab);
+    await page.locator(`${list} ${item}`).first().click();
+    await page.waitForSelector(`${list} ${item}.selected`);
+    assert.notEqual(await page.$eval(`${list} ${item}.selected`, (e) => getComputedStyle(e).outlineStyle), 'none', list);
+  }
+  await quiet(page);
+});

@@ -471,3 +471,191 @@ test('a few bytes of Parquet that say that much follows are refused before they 
   assert.deepEqual(await page.locator('.p-row:not([hidden]) >> nth=1 >> .p-cell').allTextContents(), ['1', '1700000001000000000', '1', '11', '21', '31', '41', '51', '61', '71', '{"b":1}']);
   await quiet(page);
 });
+
+test('a list of captures that is odd is refused in one line, or shown as safe text', async () => {
+  const stream = readFileSync(fixture('crafted/gap.stream'));
+  const good = { path: 'a/x.stream', url: '/x.stream', size: stream.length };
+  // {list} is given as it is, {answer} answers by itself.
+  let now = {};
+  let sent = 0;
+  const srv = createServer((req, res) => {
+    const path = new URL(req.url, 'http://x').pathname;
+    if (path === '/list.json') {
+      if (now.answer) now.answer(res);
+      else res.writeHead(200, { ...HEADERS, 'Content-Type': 'application/json' }).end(typeof now.list === 'string' ? now.list : JSON.stringify(now.list));
+    } else if (path === '/x.stream' || path === '/y.stream') {
+      const [, from, to] = /^bytes=(\d+)-(\d+)$/.exec(req.headers.range).map(Number);
+      const end = Math.min(to, stream.length - 1);
+      part(res, from, end, stream.length).end(stream.subarray(from, end + 1));
+    } else {
+      const f = join(dist, path === '/' ? 'index.html' : path);
+      const types = { '.html': 'text/html; charset=utf-8', '.js': 'text/javascript', '.css': 'text/css', '.wasm': 'application/wasm' };
+      if (existsSync(f)) res.writeHead(200, { ...HEADERS, 'Content-Type': types[extname(f)] ?? 'application/octet-stream' }).end(readFileSync(f));
+      else res.writeHead(404, HEADERS).end();
+    }
+  });
+  await new Promise((r) => { srv.listen(0, '127.0.0.1', r); });
+  const base = `http://127.0.0.1:${srv.address().port}`;
+  const opened = async (what) => {
+    now = what;
+    return openPage(browser, `${base}/?list=/list.json`);
+  };
+  const chunk = Buffer.alloc(1 << 20, 0x20);
+  const flood = (res) => {
+    if (res.destroyed || sent > 1e9) return;
+    sent += chunk.length;
+    res.write(chunk, () => flood(res));
+  };
+  for (const [what, says] of [
+    [{ list: 'null' }, 'it is no list of files, {"files": [{"path", "url", "size"}]}.'],
+    [{ list: { files: [good, { url: good.url, size: 1 }] } }, 'entry 2 has no path.'],
+    [{ list: { files: [good, { ...good, url: 'http://other.example/x' }] } }, 'entry 2: it names another site than this page’s.'],
+    [{ list: { files: [good, { ...good, path: 'x\ud800' }] } }, 'the path of entry 2 has half a character in it.'],
+    [{ list: { files: [good, { ...good, size: -1 }] } }, 'the size of entry 2 is no number of bytes: -1.'],
+    [{ list: `{"files": [${`${JSON.stringify(good)},`.repeat(999999)}${JSON.stringify(good)}]}` }, 'it names 1,000,000 files, and at most 100,000 are opened at once.'],
+    [{ answer: (res) => { res.writeHead(200, { ...HEADERS, 'Content-Length': '1000000000' }); flood(res); } }, 'it has more than 67,108,864 bytes.'],
+    [{ answer: (res) => { res.writeHead(200, HEADERS); flood(res); } }, 'it has more than 67,108,864 bytes.'],
+    [{ answer: (res) => { res.writeHead(204, HEADERS).end(); } }, 'it is empty.'],
+  ]) {
+    const p = await opened(what);
+    await p.waitForFunction(() => !/^(Opening…)?$/.test(document.getElementById('what').textContent));
+    assert.equal(await p.textContent('#what'), `The list of captures can’t be read: ${says}`);
+    assert.ok(await p.isHidden('#stop-opening'));
+    await quiet(p);
+  }
+  assert.ok(sent < 3e8, `${sent} bytes were taken`);
+  // A server that gives nothing for a minute.
+  for (const answer of [() => {}, (res) => { res.writeHead(200, HEADERS); res.write('{"files"'); }]) {
+    now = { answer };
+    const context = await browser.newContext();
+    const p = await context.newPage();
+    await p.clock.install();
+    await p.goto(`${base}/?list=/list.json`);
+    await p.waitForSelector('#stop-opening:not([hidden])');
+    await p.waitForTimeout(300);
+    await p.clock.fastForward(61000);
+    await p.waitForFunction(() => document.getElementById('what').textContent === 'The list of captures can’t be read: the server has given nothing for 60 s.');
+    await context.close();
+  }
+  // What can be shown is shown, as text, and its link leads to it.
+  const names = ['a/\u001b[31m<b>\u202ename', '../../%E0%A4%A', '__proto__', 'a//./b c#&?', 'x'.repeat(4096), '(2)/y'];
+  const p = await opened({ list: { files: [...names.map((path) => ({ ...good, path })), { ...good, path: names[0], url: 'y.stream', size: 0 }] } });
+  await p.waitForSelector('body[data-done]');
+  assert.equal((await p.textContent('#file-name')).split(' · ').length, 3);
+  // Each has an address of its own.
+  const links = new Set();
+  for (let i = 0; i <= names.length; i++) {
+    await p.waitForFunction((seen) => document.body.dataset.done && /connection=/.test(location.hash) && !seen.includes(location.hash), [...links]);
+    links.add(await p.evaluate(() => location.hash));
+    assert.doesNotMatch(await p.textContent('#file-name'), /undefined|[\u0000-\u001f\u202e]/);
+    await p.keyboard.press('>');
+  }
+  await p.click('#tab-connections');
+  assert.doesNotMatch(await p.textContent('#connections'), /undefined|NaN|[\u0000-\u0009\u001b\u202e]/);
+  await quiet(p);
+  srv.closeAllConnections();
+  srv.close();
+});
+
+test('a row that was chosen under a filter stays chosen where the index pass did not come to', async () => {
+  const data = readFileSync(fixture('real/complete.stream'));
+  let hold = true;
+  const srv = await odd(data, (res, from, to, state) => {
+    if (hold && from > 0 && from < 70000 && to > 60000) return;
+    part(res, from, to, state.data.length).end(state.data.subarray(from, to + 1));
+  });
+  const page = await openPage(browser, `${srv.base}/`);
+  await page.evaluate(() => {
+    window.said = [];
+    new MutationObserver(() => window.said.push(document.getElementById('toast').textContent)).observe(document.getElementById('toast'), { childList: true });
+  });
+  await page.click('#open-url');
+  await page.fill('#url', `${srv.base}/odd.stream`);
+  await page.press('#url', 'Enter');
+  await page.waitForFunction(() => !document.body.classList.contains('blank'));
+  await until('the index pass waits', () => srv.state.open >= 1);
+  await page.evaluate(() => document.activeElement.blur());
+  await page.keyboard.press('Escape');
+  await page.waitForFunction(() => /stopped at/.test(document.getElementById('state').textContent));
+  hold = false;
+  const known = Number(await page.evaluate(() => document.body.dataset.rows));
+  await page.fill('#filter', 'offset > 100000');
+  await page.press('#filter', 'Enter');
+  await page.waitForFunction(() => document.body.dataset.filtered === 'offset > 100000');
+  await page.waitForFunction(() => Number(document.body.dataset.unit) > 0);
+  const row = Number(await page.evaluate(() => document.body.dataset.unit));
+  assert.ok(row >= known, `${row} of ${known}`);
+  const title = await page.textContent('#unit-title');
+  await page.click('#filter-clear');
+  await page.waitForFunction(() => window.said.includes('The index pass was stopped before this row: it is shown, and not in the list.'));
+  assert.equal(await page.textContent('#unit-title'), title);
+  assert.equal(await page.evaluate(() => document.body.dataset.unit), String(row));
+  // What is done with it is done with this one, and the keys go on from the end of the list.
+  await page.waitForFunction(() => /offset=1\d{5}/.test(location.hash));
+  await page.focus('#frames');
+  await page.keyboard.press('ArrowUp');
+  await unit(page, known - 1);
+  // Chosen again, and reached when the pass goes on: it is in the list then.
+  await page.fill('#filter', 'offset > 100000');
+  await page.press('#filter', 'Enter');
+  await page.waitForFunction(() => document.body.dataset.filtered === 'offset > 100000');
+  await unit(page, row);
+  await page.click('#filter-clear');
+  await page.waitForFunction(() => !document.querySelector('#frames .row.selected:not([hidden])'));
+  await page.click('#go-on');
+  await page.waitForSelector(`#frames .row.selected[data-row="${row}"]`);
+  await unit(page, row);
+  assert.equal(await page.textContent('#unit-title'), title);
+  await page.context().close();
+  srv.close();
+});
+
+test('damage in a large compressed file is said where its bytes are seen', async () => {
+  const big = generate('mixed', 48 << 20, join(dir, 'damaged.stream'));
+  const data = readFileSync(big);
+  // A piece of 1 MiB that lies inside of a payload that the index pass does not read.
+  const zst = join(dir, 'damaged.cap.zst');
+  generate('zst', big, zst);
+  const b = readFileSync(zst);
+  const size = b[b.length - 5] & 0x80 ? 12 : 8;
+  const count = b.readUInt32LE(b.length - 9);
+  const pieces = [];
+  for (let i = 0, from = 0, at = 0; i < count; i++) {
+    const e = b.length - 9 - (count - i) * size;
+    pieces.push({ from, at, length: b.readUInt32LE(e), inflated: b.readUInt32LE(e + 4) });
+    from += pieces[i].length;
+    at += pieces[i].inflated;
+  }
+  const frames = [];
+  for (let p = 14; p + 4 < data.length; p += 4 + data.readUInt32LE(p)) frames.push([p, 4 + data.readUInt32LE(p)]);
+  let inside;
+  const f = frames.findIndex(([at, n]) => {
+    inside = pieces.find((x) => x.at > at + 100000 && x.at + x.inflated < at + n - 200000);
+    return inside;
+  });
+  assert.ok(f >= 0);
+  b.fill(0xa5, inside.from + (inside.length >> 1), inside.from + (inside.length >> 1) + 300);
+  writeFileSync(zst, b);
+  const page = await open();
+  await openFiles(page, [zst]);
+  assert.equal(await page.textContent('#notes'), '', 'the index pass does not read it');
+  await go(page, f + 1);
+  await unit(page, f + 1);
+  assert.match(await page.textContent('#unit-findings'), new RegExp(`damaged-zstd.*to byte ${inside.at + inside.inflated}, is shown as zeros`));
+  assert.match(await page.textContent('#toast'), /^damaged-zstd: .*shown as zeros/);
+  assert.match(await page.textContent('#notes'), /damaged-zstd/);
+  assert.equal(await page.textContent('#finding-count'), '1');
+  // Its bytes are marked, from the first of them on.
+  await page.click('#unit-findings button:has-text("damaged-zstd")');
+  await page.waitForSelector('#hex .doubt');
+  const places = await page.$$eval('#hex .line:not([hidden])', (l) => l.map((e) => [parseInt(e.querySelector('.at').textContent, 16), [...e.querySelectorAll('.b')].map((x) => x.classList.contains('doubt'))]));
+  const marked = places.flatMap(([at, l]) => l.map((on, i) => [at + i, on]));
+  assert.ok(marked.every(([o, on]) => on === (o >= inside.at && o < inside.at + inside.inflated)), JSON.stringify(places.slice(0, 3)));
+  // Of the frame before nothing is said.
+  await go(page, f);
+  await unit(page, f);
+  assert.doesNotMatch(await page.textContent('#unit-findings'), /damaged/);
+  rmSync(big);
+  rmSync(zst);
+  await quiet(page);
+});

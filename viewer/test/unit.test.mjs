@@ -13,6 +13,7 @@ import { ops as parquet } from '../src/worker/parquet.js';
 import { Packer, packContext } from '../src/worker/packed.js';
 import { Pattern, patternBytes } from '../src/worker/search.js';
 import { ChangedError, Stream, Window } from '../src/worker/reader.js';
+import { filesOf } from '../src/listing.js';
 import { parse, read } from '../src/worker/sidecar.js';
 import { ZstPart, isZst } from '../src/worker/zst.js';
 import { visible } from '../src/dom.js';
@@ -523,4 +524,46 @@ test('of mutated sidecars the page and the commands take the same ones', () => {
     taken += Number(verdicts[i]);
   });
   assert.ok(taken > 500 && taken < 15000, `${taken} are sidecars`);
+});
+
+test('an entry of a list that can’t be taken is named, with what is wrong with it', () => {
+  const base = new URL('http://site.example/c/list.json');
+  const good = { path: 'a/x.cap', url: 'x.cap', size: 5 };
+  assert.deepEqual(filesOf(`\ufeff${JSON.stringify({ files: [good], more: 1 })}`.slice(1), base), [{ path: 'a/x.cap', url: 'http://site.example/c/x.cap', size: 5 }]);
+  assert.deepEqual(filesOf('{"files": []}', base), []);
+  assert.equal(filesOf(JSON.stringify({ files: [{ ...good, path: 'a\u0007\u202e<b>', size: 0 }, { ...good, size: 2 ** 52 }] }), base).length, 2);
+  const is = (text, says) => assert.throws(() => filesOf(text, base), (e) => {
+    assert.match(e.message, says);
+    assert.ok(e.message.length < 300 && !/undefined|\[object|null\b.*null|TypeError/.test(e.message), e.message);
+    return true;
+  });
+  for (const text of ['null', '5', '"x"', '[]', '{}', '{"files": null}', '{"files": {}}', '{"files": "x"}']) is(text, /^it is no list of files/);
+  for (const text of ['', ' \n']) is(text, /^it is empty$/);
+  for (const text of ['<!doctype html>', '{"files": [', '\u0000']) is(text, /^it is no JSON/);
+  const entry = (more, says) => is(JSON.stringify({ files: [good, good, { ...good, ...more }] }), says);
+  for (const v of [null, 5, 'x', true, [], [good]]) is(JSON.stringify({ files: [good, v] }), /^entry 2 is no object$/);
+  for (const k of ['path', 'url']) {
+    is(JSON.stringify({ files: [good, { ...good, [k]: undefined }] }), new RegExp(`^entry 2 has no ${k}$`));
+    for (const v of [null, 5, true, [], {}, ['x.cap']]) entry({ [k]: v }, new RegExp(`^the ${k} of entry 3 is no text$`));
+    entry({ [k]: '' }, new RegExp(`^the ${k} of entry 3 is empty$`));
+    entry({ [k]: 'a\ud800b' }, new RegExp(`^the ${k} of entry 3 has half a character in it$`));
+    entry({ [k]: 'x'.repeat(1e6) }, new RegExp(`^the ${k} of entry 3 has 1,000,000 characters`));
+  }
+  entry({ path: 'a/' }, /^the path of entry 3 names no file$/);
+  for (const url of ['http://', 'http://[', 'http://a:b:c/']) entry({ url }, /^the url of entry 3 is none/);
+  is(JSON.stringify({ files: [{ ...good, size: undefined }] }), /^entry 1 has no size$/);
+  for (const [v, shown] of [[null, 'null'], ['5', '"5"'], ['x'.repeat(1e6), '"xxx'], [-1, '-1'], [0.5, '0.5'], [1e300, '1e\\+300'], [2 ** 53, '9007199254740992'], [[], 'a list'], [{}, 'an object'], [true, 'true']]) {
+    entry({ size: v }, new RegExp(`^the size of entry 3 is no number of bytes: ${shown}`));
+  }
+  is(`{"files": [${'{},'.repeat(1e6)}{}]}`, /^it names 1,000,001 files, and at most 100,000/);
+  assert.throws(() => filesOf(JSON.stringify({ files: [good, { ...good, url: 'http://other.example/x' }] }), base, (u) => { if (u.host !== base.host) throw new Error('it names another site'); }), /^Error: entry 2: it names another site$/);
+});
+
+test('files of folders that are called the same are connections of their own', () => {
+  const files = [];
+  for (const n of [1, 2, 3]) for (const x of ['cap', 'json', 'idx']) files.push({ path: `d/c00000001-0123abcd.00000001.${x}`, part: new Memory(new Uint8Array(n), `${n}.${x}`) });
+  for (const n of [1, 2]) files.push({ path: 'x.bin', part: new Memory(new Uint8Array(n), `x${n}`) });
+  assert.deepEqual(group(files).map((c) => [c.path, c.list[0].cap.name, c.list[0].json?.name]), [
+    ['d/(2)/c00000001-0123abcd', '2.cap', '2.json'], ['d/(3)/c00000001-0123abcd', '3.cap', '3.json'], ['d/c00000001-0123abcd', '1.cap', '1.json'],
+    ['(2)/x.bin', 'x2', undefined], ['x.bin', 'x1', undefined]]);
 });

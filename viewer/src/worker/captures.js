@@ -3,7 +3,8 @@
 // is a connection of its own.
 //
 // What is wrong beside the bytes are notes: {kind, message} with the kinds that
-// capture verify uses, and offset, an offset in the connection, where there is one.
+// capture verify uses, offset, an offset in the connection, where there is one, and
+// end, behind the last byte that is in doubt for it.
 
 import { sha256 } from '@noble/hashes/sha2.js';
 import { Arrivals } from './arrivals.js';
@@ -19,7 +20,6 @@ const NAME = /^(c(?!00000000)\d{8}-[0-9a-f]{8})\.((?!00000000)\d{8})\.(cap|cap\.
 const BYTES = ['cap', 'cap.zst', 'cap.partial'];
 /** The largest arrival index that is read. */
 const MAX_ARRIVALS = 256 << 20;
-export const MAX_FILES = 100000;
 const utf8 = new TextDecoder('utf-8', { fatal: false });
 
 /**
@@ -29,7 +29,12 @@ const utf8 = new TextDecoder('utf-8', { fatal: false });
 export function group(files) {
   const capture = new Map();
   const plain = [];
-  for (const f of files) {
+  const seen = new Map(); // paths, and how often each came
+  for (let f of files) {
+    const times = (seen.get(f.path) ?? 0) + 1;
+    seen.set(f.path, times);
+    // Files of folders that are called the same stay apart.
+    if (times > 1) f = { ...f, path: f.path.replace(/[^/]*$/, (name) => `(${times})/${name}`) };
     const slash = f.path.lastIndexOf('/');
     const m = NAME.exec(f.path.slice(slash + 1));
     if (!m) {
@@ -185,7 +190,7 @@ export async function compare({ part, start }, index, whole, progress = () => {}
   const cost = (t) => ({ offset: t.from, expected: `CRC-32C ${hex(t.expected)}`, found: hex(t.found) });
   let arrivals = index;
   const notes = torn.map((t) => ({
-    kind: 'torn-bytes', ...cost(t),
+    kind: 'torn-bytes', ...cost(t), end: t.to,
     message: `${part.name}: bytes ${t.from} to ${t.to} do not fit their arrival index: they or the index are damaged`,
   }));
   if (compared && !fit) {
@@ -393,7 +398,10 @@ export async function load(c, alive = () => {}) {
   }
   place(files, notes);
   for (const x of notes) {
-    if (x.of) x.offset += x.of.start;
+    if (x.of) {
+      x.offset += x.of.start;
+      if (x.end !== undefined) x.end += x.of.start;
+    }
     delete x.of;
   }
   for (const f of files) {

@@ -6,8 +6,9 @@
 import { Decoder, DecoderError, FEED } from './decoder.js';
 import { BlobPart, ChangedError, Ended, endWith, readApart, Stream, UrlPart, Window } from './reader.js';
 import { ready } from './zstd.js';
-import { MAX_FILES, compare, describe, group, load, missingBeside, runs, whatItIs } from './captures.js';
+import { compare, describe, group, load, missingBeside, runs, whatItIs } from './captures.js';
 import { Packer, packMidStream } from './packed.js';
+import { MAX_FILES } from '../listing.js';
 import { arrivalAxis, stretches } from './arrivals.js';
 import { Pattern, patternBytes } from './search.js';
 
@@ -243,6 +244,7 @@ const ops = {
       f.part.tell = (n) => {
         if (t.generation !== generation) return;
         const note = { ...n, offset: f.start + n.offset };
+        if (n.end !== undefined) note.end = f.start + n.end;
         notes.push(note);
         tell('noted', { note });
       };
@@ -365,6 +367,7 @@ const ops = {
   },
 
   async children({ path, from, count }) {
+    if (!unit?.fields) return []; // what is decoded is of another row
     return details.open.children(new Packer().list(path).done(), from, count);
   },
 
@@ -373,12 +376,13 @@ const ops = {
   },
 
   async json({ path }) {
+    if (!unit?.fields) return '';
     return details.open.fieldJSON(new Packer().list(path).done());
   },
 
   /** What replay's checks find in the Segment that is open; null for another frame. */
   async checkSegment() {
-    return details.open.checkSegment();
+    return unit?.fields ? details.open.checkSegment() : null;
   },
 
   async bytes({ offset, count }) {

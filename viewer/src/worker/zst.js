@@ -151,7 +151,7 @@ export class ZstPart {
       if (e instanceof ChecksumError) {
         if (!f.wrong) {
           f.wrong = true;
-          this.note({ offset: f.at, message: `${this.name}: bytes ${f.at} to ${f.at + f.size} are not what was compressed: ${e.message}` });
+          this.note({ offset: f.at, end: f.at + f.size, message: `${this.name}: bytes ${f.at} to ${f.at + f.size} are not what was compressed: ${e.message}` });
         }
         return e.bytes;
       }
@@ -159,7 +159,7 @@ export class ZstPart {
       if (proving) throw Object.assign(new DamagedError(`${this.name}: ${why}`), { why });
       if (!f.wrong) {
         f.wrong = true;
-        this.note({ offset: f.at, message: `${this.name}: ${why}; what does not come out of it, to byte ${f.at + f.size}, is shown as zeros`, cost: `up to ${f.size} bytes` });
+        this.note({ offset: f.at, end: f.at + f.size, message: `${this.name}: ${why}; what does not come out of it, to byte ${f.at + f.size}, is shown as zeros`, cost: `up to ${f.size} bytes` });
       }
       return inflateSome(packed, f.size);
     }
