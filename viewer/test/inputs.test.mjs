@@ -7,7 +7,7 @@ import assert from 'node:assert/strict';
 import { cpSync, existsSync, mkdirSync, openAsBlob, readFileSync, readdirSync, renameSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { execFileSync, spawnSync } from 'node:child_process';
-import { dist, finish, go, indexed, launch, listed, odd, openFiles, openPage, pageMemory, part, quiet, rest, root, serve, test, testdata, unit, until } from './browser.mjs';
+import { HEADERS, dist, finish, go, indexed, launch, listed, odd, openFiles, openPage, pageMemory, part, quiet, rest, root, serve, test, testdata, unit, until } from './browser.mjs';
 import { dendro, generate, work } from './fixtures.mjs';
 import { group, load, runs } from '../src/worker/captures.js';
 import { ops as parquet } from '../src/worker/parquet.js';
@@ -474,31 +474,21 @@ test('a few bytes of Parquet that say that much follows are refused before they 
 
 test('a list of captures that is odd is refused in one line, or shown as safe text', async () => {
   const stream = readFileSync(fixture('crafted/gap.stream'));
-  const good = { path: 'a/x.stream', url: '/x.stream', size: stream.length };
+  const good = { path: 'a/x.stream', url: '/odd/x.stream', size: stream.length };
   // {list} is given as it is, {answer} answers by itself.
   let now = {};
   let sent = 0;
-  const srv = createServer((req, res) => {
-    const path = new URL(req.url, 'http://x').pathname;
-    if (path === '/list.json') {
-      if (now.answer) now.answer(res);
-      else res.writeHead(200, { ...HEADERS, 'Content-Type': 'application/json' }).end(typeof now.list === 'string' ? now.list : JSON.stringify(now.list));
-    } else if (path === '/x.stream' || path === '/y.stream') {
-      const [, from, to] = /^bytes=(\d+)-(\d+)$/.exec(req.headers.range).map(Number);
+  const srv = await odd(stream, (res, from, to) => {
+    if (!res.req.url.endsWith('/list.json')) {
       const end = Math.min(to, stream.length - 1);
       part(res, from, end, stream.length).end(stream.subarray(from, end + 1));
-    } else {
-      const f = join(dist, path === '/' ? 'index.html' : path);
-      const types = { '.html': 'text/html; charset=utf-8', '.js': 'text/javascript', '.css': 'text/css', '.wasm': 'application/wasm' };
-      if (existsSync(f)) res.writeHead(200, { ...HEADERS, 'Content-Type': types[extname(f)] ?? 'application/octet-stream' }).end(readFileSync(f));
-      else res.writeHead(404, HEADERS).end();
-    }
+    } else if (now.answer) now.answer(res);
+    else res.writeHead(200, { ...HEADERS, 'Content-Type': 'application/json' }).end(typeof now.list === 'string' ? now.list : JSON.stringify(now.list));
   });
-  await new Promise((r) => { srv.listen(0, '127.0.0.1', r); });
-  const base = `http://127.0.0.1:${srv.address().port}`;
+  const { base } = srv;
   const opened = async (what) => {
     now = what;
-    return openPage(browser, `${base}/?list=/list.json`);
+    return openPage(browser, `${base}/?list=/odd/list.json`);
   };
   const chunk = Buffer.alloc(1 << 20, 0x20);
   const flood = (res) => {
@@ -530,7 +520,7 @@ test('a list of captures that is odd is refused in one line, or shown as safe te
     const context = await browser.newContext();
     const p = await context.newPage();
     await p.clock.install();
-    await p.goto(`${base}/?list=/list.json`);
+    await p.goto(`${base}/?list=/odd/list.json`);
     await p.waitForSelector('#stop-opening:not([hidden])');
     await p.waitForTimeout(300);
     await p.clock.fastForward(61000);
@@ -553,7 +543,6 @@ test('a list of captures that is odd is refused in one line, or shown as safe te
   await p.click('#tab-connections');
   assert.doesNotMatch(await p.textContent('#connections'), /undefined|NaN|[\u0000-\u0009\u001b\u202e]/);
   await quiet(p);
-  srv.closeAllConnections();
   srv.close();
 });
 
@@ -565,10 +554,6 @@ test('a row that was chosen under a filter stays chosen where the index pass did
     part(res, from, to, state.data.length).end(state.data.subarray(from, to + 1));
   });
   const page = await openPage(browser, `${srv.base}/`);
-  await page.evaluate(() => {
-    window.said = [];
-    new MutationObserver(() => window.said.push(document.getElementById('toast').textContent)).observe(document.getElementById('toast'), { childList: true });
-  });
   await page.click('#open-url');
   await page.fill('#url', `${srv.base}/odd.stream`);
   await page.press('#url', 'Enter');
