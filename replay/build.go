@@ -495,7 +495,7 @@ func (b *builder) rows(p *part, r *dendro.Rows, off int64) error {
 	if !sel.offset(off) {
 		return nil
 	}
-	p.got(r.Seq)
+	p.got(r.Seq, uint64(r.Count))
 	part := !sel.whole()
 	for row := range r.All() {
 		if part && (!sel.Span(row.TS, row.TS) || !sel.Stream(b.intern(row.Stream))) {

@@ -8,6 +8,7 @@ import (
 	"cmp"
 	"iter"
 	"maps"
+	"math"
 	"slices"
 
 	"wiretape/capture"
@@ -197,7 +198,8 @@ func (b *builder) interruptions(s *source, id int64) error {
 			if y.first-o.last <= max(o.step, y.step) {
 				continue
 			}
-			covered, err := b.contents.Covered(id, stream, o.last, y.first, s.near(stream, o, y))
+			near := s.near(stream, o, y)
+			covered, err := b.contents.Covered(id, stream, o.last, y.first, func(a, z int64) bool { return z-a <= max(o.step, y.step) || near(a, z) })
 			if err != nil {
 				return err
 			}
@@ -255,12 +257,19 @@ func (b *builder) healed(s *source, id int64, p *part, l *Loss) (bool, error) {
 // goesOn says that q, which was opened when no more came on p, begins where p ends:
 // no stream can have had a row between the two.
 func (b *builder) goesOn(s *source, id int64, p, q *part) (bool, error) {
-	if p.untracked || q.untracked {
+	if p.untracked || q.untracked || len(p.streams) == 0 {
 		return false, nil
 	}
+	// A publisher may begin with the newest row of each stream, of which the
+	// connections of it have some in common, or with what comes behind its opening.
+	repeats := false
+	for stream, o := range p.streams {
+		y := q.streams[stream]
+		repeats = repeats || y != nil && y.initial && y.first <= o.last
+	}
 	for stream, y := range q.streams {
-		// One that is new and was there when q began may have rows before.
-		if p.streams[stream] == nil && y.initial && !(p.newest.has && s.near(stream, y)(p.newest.ts, y.first)) {
+		// One that is new may have rows before, but where it came later than these.
+		if p.streams[stream] == nil && !(repeats && !y.initial) {
 			return false, nil
 		}
 	}
@@ -281,25 +290,30 @@ func (b *builder) goesOn(s *source, id int64, p, q *part) (bool, error) {
 }
 
 // minPaced is how many rows tell the pace of a stream.
-const minPaced = 4
+const minPaced = 24
 
-// near says of two times that a stream had no row between them, neither of which
-// is far from the other: by the shortest time between two of its rows that some
-// connections know, which is less than what would have to fit twice, or because it
-// is the seam of two segments.
-func (s *source) near(stream string, known ...*span) func(a, b int64) bool {
-	rows, least := int64(0), int64(0)
+// pace is the shortest time between two rows of a stream that comes regularly, as
+// far as some connections show; 0 for another one.
+func pace(known ...*span) int64 {
+	rows, least, most := int64(0), int64(math.MaxInt64), int64(0)
 	for _, sp := range known {
 		rows += sp.rows
-		if sp.least > 0 && (least == 0 || sp.least < least) {
-			least = sp.least
+		if sp.least > 0 {
+			least, most = min(least, sp.least), max(most, sp.step)
 		}
 	}
-	if rows < minPaced {
-		least = 0
+	if rows < minPaced || most-least >= least/2 {
+		return 0
 	}
+	return least
+}
+
+// near says of two times, each of a row of a stream, that it had none between them:
+// twice its pace would have to fit in, or it is the seam of two segments.
+func (s *source) near(stream string, known ...*span) func(a, b int64) bool {
+	p := pace(known...)
 	return func(a, b int64) bool {
-		if b-a < 2*least {
+		if b-a < 2*p {
 			return true
 		}
 		_, ok := s.reg.seams[seam{s, stream, a, b}]
@@ -332,7 +346,7 @@ func (p *part) covers(other *part, a, z int64) bool {
 func (p *part) live(a, z int64) bool {
 	behind := false
 	for _, sp := range p.streams {
-		if sp.initial && sp.first > a && (sp.rows < minPaced || sp.first-a >= sp.least) {
+		if sp.initial && sp.first > a && sp.first-a >= pace(sp) {
 			return false
 		}
 		behind = behind || sp.last >= z

@@ -1115,7 +1115,7 @@ func (f *follower) clock(p *part, o *dendro.ClockOffset, _ int64) error {
 }
 
 func (f *follower) rows(p *part, r *dendro.Rows, off int64) error {
-	p.got(r.Seq)
+	p.got(r.Seq, uint64(r.Count))
 	for row := range r.All() {
 		p.newest.saw(row.TS)
 		stream := f.names.of(row.Stream)

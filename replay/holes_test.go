@@ -359,16 +359,18 @@ func TestTransportCut(t *testing.T) {
 // the archive of the whole stream, and where that is so it is nearly always said.
 func TestCutThatTheNextConnectionCloses(t *testing.T) {
 	c1, c2 := must(os.ReadFile(stream("reconnect/c1"))), must(os.ReadFile(stream("reconnect/c2")))
-	ends := frameEnds(c2)
-	var segments []int
-	for i, at := range ends[:len(ends)-1] {
-		if c2[at+dendro.LenSize] == dendro.KindSegment {
-			segments = append(segments, i)
+	// Publishers that keep segments for some time, or none.
+	lacking := map[string][]byte{}
+	for _, since := range []int64{0, 105, 120, 135, 150, 1000} {
+		next := slices.Clone(c2[:dendro.PreambleSize])
+		ends := frameEnds(c2)
+		for i, at := range ends[:len(ends)-1] {
+			x := dendro.Fragment(c2[at:ends[i+1]], int64(at))
+			if x.Kind != dendro.KindSegment || x.Last >= int64(1_700_000_000+since)*1e9 {
+				next = append(next, c2[at:ends[i+1]]...)
+			}
 		}
-	}
-	lacking := map[string][]byte{"all": c2}
-	for n, i := range segments {
-		lacking[fmt.Sprintf("without segment %d", n)] = slices.Concat(c2[:ends[i]], c2[ends[i+1]:])
+		lacking[fmt.Sprintf("since %d", since)] = next
 	}
 	step := 13
 	if os.Getenv("WIRETAPE_TORTURE") != "" {
@@ -439,21 +441,26 @@ func TestCutBeforeStreamsThatAreNew(t *testing.T) {
 		return frames
 	}
 	p := a(10, 20, 30, 40)
+	var regular [][]row
+	for ts := int64(10); ts <= 300; ts += 10 {
+		regular = append(regular, []row{{"a", ts}})
+	}
 	for what, c := range map[string]struct {
 		p, q [][]row
 		exit int
 	}{
 		"goes on with the row that is held":      {p, a(40, 50), 0},
-		"goes on with the next row":              {p, a(50, 60), 0},
-		"a row fits in between":                  {p, a(60, 70), 3},
+		"goes on with the next row":              {regular, a(310, 320), 0},
+		"a row fits in between":                  {regular, a(320, 330), 3},
+		"too few rows to know the stream's pace": {p, a(50, 60), 3},
+		"a stream that comes at any time":        {append(regular, []row{{"a", 304}}), a(310, 320), 3},
 		"a new stream was there already":         {p, [][]row{{{"a", 40}, {"b", 60}}, {{"a", 50}, {"b", 70}}}, 3},
-		"a new stream whose first row it is":     {p, [][]row{{{"a", 50}, {"b", 50}}, {{"b", 60}}, {{"b", 70}}, {{"b", 80}}}, 0},
 		"a new stream that comes later":          {p, [][]row{{{"a", 40}}, {{"a", 50}, {"b", 50}}}, 0},
+		"a new stream, and nothing comes again":  {regular, [][]row{{{"a", 310}}, {{"a", 320}, {"b", 320}}}, 3},
 		"a stream is not there any more":         {[][]row{{{"a", 10}, {"b", 10}}, {{"a", 20}}}, a(20, 30), 3},
-		"no rows before and none behind":         {nil, nil, 0},
+		"no rows before and none behind":         {nil, nil, 3},
 		"no rows before":                         {nil, a(10, 20), 3},
 		"none behind":                            {p, nil, 3},
-		"too few rows to know the stream's pace": {a(10), a(20), 3},
 	} {
 		dir := filepath.Join(t.TempDir(), "rec")
 		record(t, dir, 1<<30, 1, conn(c.p...), conn(c.q...))

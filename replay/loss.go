@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"wiretape/capture"
+	"wiretape/capture/sidecar"
 	"wiretape/replay/internal/outcome"
 	"wiretape/wire"
 	"wiretape/wire/dendro"
@@ -58,6 +59,8 @@ type Loss struct {
 	// hole: it is a stretch of bytes, between the newest time before it and the
 	// first row behind it.
 	hole bool
+	// newest is the newest time that the connection had brought before it.
+	newest newest
 	// next is the connection whose first rows it lies before, of one that was cut.
 	next *part
 }
@@ -286,6 +289,22 @@ func (c *connection) continued() bool {
 	return c.stands != nil && c.stands != c && len(c.Runs()) == 1 && c.stands.length() > c.length()
 }
 
+// hasLive says that rows came: every connection of a publisher may begin with the
+// same bytes before these.
+func (c *connection) hasLive() bool {
+	return slices.ContainsFunc(c.parts, func(p *part) bool { return len(p.streams) > 0 || p.untracked })
+}
+
+// cutOff says that more may have come behind what was lost: the transport was cut
+// there.
+func (c *connection) cutOff(l *Loss) bool {
+	if l.Kind != wire.KindCut {
+		return l.Kind == capture.KindTransportCut
+	}
+	runs := c.Runs()
+	return c.Transport != nil && c.Transport.Kind == sidecar.TransportCut && l.Offset >= runs[len(runs)-1].Start
+}
+
 // regained says that another connection has just the bytes that were lost.
 func (c *connection) regained(l *Loss) bool {
 	switch {
@@ -294,12 +313,22 @@ func (c *connection) regained(l *Loss) bool {
 	case l.Kind == wire.KindCut:
 		// The rest of the frame is in the hole behind it.
 		for _, r := range c.Runs() {
-			if r.Start <= l.Offset && l.Offset < r.End() {
-				return c.proved[r.End()] || c.continued()
+			if r.Start <= l.Offset && l.Offset < r.End() && c.proved[r.End()] {
+				return true
 			}
 		}
 	}
-	return c.continued()
+	switch {
+	case !c.continued():
+		return false
+	case c.hasLive():
+		// Where more may have come, the other one must have all of it.
+		return !c.cutOff(l) || c.stands.clean
+	case c.cutOff(l):
+		return false
+	}
+	// Before the first rows two connections of a publisher are the same.
+	return readFragment(c.stands.Runs()[0], l.Offset).Kind != dendro.KindRows
 }
 
 // heal finds the losses that other captured data makes good, and says whether
@@ -336,14 +365,17 @@ func (b *builder) stateOf(s *source, id int64, p *part, l *Loss) (LossState, err
 	if p.conn.regained(l) {
 		return LossMadeGood, nil
 	}
+	last := p.conn.cutOff(l)
+	if last {
+		l.before(s.next(p))
+	}
 	if l.frag != nil {
-		state, err := b.fragmentHeld(s, id, p, l.frag)
-		if err != nil || state != LossUnknown || l.Kind == dendro.KindRowsSkipped {
+		state, err := b.fragmentHeld(s, id, p, l)
+		if err != nil || l.Kind == dendro.KindRowsSkipped || !last && state != LossUnknown || state == LossMissing && l.frag.Kind != dendro.KindRows {
 			return state, err
 		}
-	}
-	if l.Kind == capture.KindTransportCut {
-		l.before(s.next(p))
+		// Of a frame that the transport was cut in, what the peer sent behind it is
+		// lost too.
 	}
 	ok, err := b.healed(s, id, p, l)
 	switch {
@@ -359,7 +391,8 @@ func (b *builder) stateOf(s *source, id int64, p *part, l *Loss) (LossState, err
 
 // fragmentHeld holds what there is of a frame against the archive, and where
 // that is not all of it, against the other connections of its source.
-func (b *builder) fragmentHeld(s *source, id int64, p *part, x *fragment) (LossState, error) {
+func (b *builder) fragmentHeld(s *source, id int64, p *part, l *Loss) (LossState, error) {
+	x := l.frag
 	held := func(ok bool, err error) (LossState, error) {
 		switch {
 		case err != nil:
@@ -387,7 +420,7 @@ func (b *builder) fragmentHeld(s *source, id int64, p *part, x *fragment) (LossS
 	case x.Kind == dendro.KindSegment && x.HasTime:
 		return held(b.contents.HasSegment(id, x.stream, int64(min(x.Count, 1<<62)), x.First, x.Last, x.Partial.Bytes))
 	case x.Kind == dendro.KindRows:
-		return b.rowsHeld(s, id, p, x)
+		return b.rowsHeld(s, id, p, x, l.newest)
 	}
 	return LossUnknown, nil
 }
@@ -403,8 +436,9 @@ func (b *builder) handshakeHeld(c *connection, x *fragment) bool {
 
 // rowsHeld is fragmentHeld for a Rows frame: the rows that are whole must be in
 // the archive; of the others only the frame's number tells, where another
-// connection has the frame of that number and of the same time.
-func (b *builder) rowsHeld(s *source, id int64, p *part, x *fragment) (LossState, error) {
+// connection has the frame of that number and of the same time. at is the newest
+// time before the frame.
+func (b *builder) rowsHeld(s *source, id int64, p *part, x *fragment, at newest) (LossState, error) {
 	if x.HasCount && x.Count == 0 {
 		return LossMadeGood, nil
 	}
@@ -423,7 +457,6 @@ func (b *builder) rowsHeld(s *source, id int64, p *part, x *fragment) (LossState
 	if !x.HasSeq {
 		return LossUnknown, nil
 	}
-	at := p.newest
 	for _, row := range x.rows {
 		at.saw(row.ts)
 	}
@@ -432,11 +465,21 @@ func (b *builder) rowsHeld(s *source, id int64, p *part, x *fragment) (LossState
 		end++ // the frame's rows are behind the newest one
 	}
 	for _, q := range s.parts {
-		if q != p && at.has && q.received(x.Seq) && q.live(at.ts, end) {
+		if q != p && (at.has && q.received(x.Seq) && q.live(at.ts, end) || p.first.nth == 0 && q.opensWith(x)) {
 			return LossMadeGood, nil
 		}
 	}
 	return LossUnknown, nil
+}
+
+// opensWith says that the first rows of the connection are those of a frame of
+// which some are known.
+func (p *part) opensWith(x *fragment) bool {
+	return x.HasCount && x.Count == p.first.count && x.Seq == p.first.seq && len(x.rows) > 0 &&
+		!slices.ContainsFunc(x.rows, func(r rowAt) bool {
+			sp := p.streams[r.stream]
+			return sp == nil || !sp.initial || sp.first > r.ts
+		})
 }
 
 // seqRun is a run of sequence numbers of Rows frames that a connection brought.
@@ -446,9 +489,12 @@ type seqRun struct{ lo, hi uint64 }
 // of them nothing can be proved.
 const maxSeqRuns = 1024
 
-// got notes that a Rows frame was applied.
-func (p *part) got(seq uint64) {
+// got notes that a Rows frame is applied, before its rows are.
+func (p *part) got(seq, count uint64) {
 	p.frames++
+	if p.first.nth == 0 && count > 0 {
+		p.first = rowsFrame{p.frames, seq, count}
+	}
 	if n := len(p.seqs); n > 0 {
 		switch last := &p.seqs[n-1]; {
 		case seq == last.hi+1:

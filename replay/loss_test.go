@@ -270,7 +270,7 @@ func TestSkippedRowsAreBounded(t *testing.T) {
 		t.Fatal("no loss")
 	}
 	for _, l := range p.losses {
-		state, err := (&builder{}).fragmentHeld(nil, 0, &p, l.frag)
+		state, err := (&builder{}).fragmentHeld(nil, 0, &p, &l)
 		if err != nil || state != LossUnknown || l.Rows == 0 || len(l.frag.rows) > 0 {
 			t.Errorf("%s: %s, %v", l.text(), state, err)
 		}

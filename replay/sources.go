@@ -103,8 +103,9 @@ type part struct {
 	losses    []Loss
 	unended   []int    // of losses, the holes behind which no row came yet
 	seqs      []seqRun // of the Rows frames that were applied
-	// frames counts the Rows frames, opening is the first of them that has a row.
-	frames, opening int64
+	// frames counts the Rows frames; first is the first of them that has a row.
+	frames int64
+	first  rowsFrame
 	// seals is where the last Segment of each stream ended, since the last loss.
 	seals    map[string]int64
 	moreLoss int64
@@ -118,6 +119,12 @@ type Identity struct {
 	Encoder           string
 	ClockAnchorWallNs int64
 	Complete          bool
+}
+
+// rowsFrame is one Rows frame of a connection.
+type rowsFrame struct {
+	nth        int64 // from 1, 0 for none
+	seq, count uint64
 }
 
 // span is what one connection has of one stream.
@@ -273,9 +280,6 @@ func (p *part) row(stream string, ts int64) {
 		l.To = &to
 	}
 	p.unended = p.unended[:0]
-	if p.opening == 0 {
-		p.opening = p.frames
-	}
 	sp := p.streams[stream]
 	if sp == nil {
 		if p.untracked {
@@ -292,16 +296,22 @@ func (p *part) row(stream string, ts int64) {
 			return
 		}
 		g.spans += len(stream) + spanOverhead
-		sp = &span{first: ts, last: ts, initial: p.frames == p.opening}
+		sp = &span{first: ts, last: ts, initial: p.frames == p.first.nth}
 		if p.streams == nil {
 			p.streams = map[string]*span{}
 		}
 		p.streams[stream] = sp
 	}
+	if end, sealed := p.seals[stream]; sealed {
+		// What follows the segments of a stream is all that is behind them.
+		p.src.reg.join(seam{p.src, stream, end, ts})
+		delete(p.seals, stream)
+		p.src.reg.sealing--
+	}
 	sp.row(ts)
 }
 
-// seam is the time between two segments of a stream.
+// seam is the time between two segments of a stream, or behind the last of them.
 type seam struct {
 	src      *source
 	stream   string
@@ -327,8 +337,14 @@ func (p *part) sealed(stream string, s *dendro.Segment) {
 		g.sealing++
 	}
 	p.seals[stream] = s.LastTS
-	at := seam{p.src, stream, last, s.FirstTS}
-	if _, known := g.seams[at]; known || !had || last >= s.FirstTS || g.sealing >= maxSeams {
+	if had {
+		g.join(seam{p.src, stream, last, s.FirstTS})
+	}
+}
+
+// join notes that nothing was in a time, as long as there is room for it.
+func (g *registry) join(at seam) {
+	if _, known := g.seams[at]; known || at.from >= at.to || g.sealing >= maxSeams {
 		return
 	}
 	if g.seams == nil {
@@ -450,6 +466,7 @@ func (c *connection) lose(p *part, l Loss, pass int, mine func(*part) bool) {
 		parts = []*part{p}
 	}
 	for _, q := range parts {
+		q.src.reg.sealing -= len(q.seals)
 		q.seals = nil // a segment may have been lost
 	}
 	switch {
@@ -475,7 +492,7 @@ func (c *connection) lose(p *part, l Loss, pass int, mine func(*part) bool) {
 			continue
 		}
 		l := l
-		l.Connection = c.ID
+		l.Connection, l.newest = c.ID, q.newest
 		if l.From == nil && q.newest.has {
 			l.widen(q.newest.ts)
 			if l.hole {
