@@ -40,6 +40,14 @@ func (c *Connection) Complete() bool {
 	})
 }
 
+// Length is how many bytes of the connection there are.
+func (c *Connection) Length() (n int64) {
+	for _, r := range c.runs {
+		n += r.End() - r.Start
+	}
+	return n
+}
+
 // Connection is the one that the run is part of.
 func (r *Run) Connection() *Connection { return r.conn }
 

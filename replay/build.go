@@ -142,7 +142,7 @@ func (b *builder) segmentOptions() segment.Options {
 func (b *builder) build() (err error) {
 	for _, c := range b.conns {
 		c.recording = b.set.Recording(c.Connection)
-		b.total += c.length()
+		b.total += c.Length()
 	}
 	if err := identify(b.conns); err != nil {
 		return err

@@ -20,17 +20,14 @@ import (
 // that it is the other direction of one that it uses: nothing is missing then, nor
 // where nothing came.
 func (r *Report) other(c *capture.Connection, wayBack bool) {
-	r.Inputs = append(r.Inputs, ReportInput{ID: c.ID, Protocol: c.Protocol, Bytes: (&connection{Connection: c}).length()})
+	r.Inputs = append(r.Inputs, ReportInput{ID: c.ID, Protocol: c.Protocol, Bytes: c.Length()})
 	if wayBack || c.Silent() {
 		return
 	}
 	what := "another protocol (" + wire.SafeText(c.Protocol, 20) + ")"
 	switch {
-	case c.Refused != nil:
+	case r.Refused(c):
 		// That is the reason, and not what its bytes are.
-		for _, f := range c.Findings {
-			r.add(f)
-		}
 		return
 	case c.Protocol == "":
 		what = "no protocol that is known"
@@ -49,9 +46,9 @@ func (b *builder) conclude() (iter.Seq2[archive.Source, error], error) {
 	c.Segments, c.SegmentsHeld, c.SegmentsQuarantined = n.Segments, n.SegmentsHeld, n.SegmentsQuarantined
 	c.IndexEntries, c.ClockOffsets = n.IndexEntries, n.ClockOffsets
 	for _, conn := range b.conns {
-		c.Bytes += conn.length()
+		c.Bytes += conn.Length()
 		c.Connections++
-		r.Inputs = append(r.Inputs, ReportInput{ID: conn.ID, Protocol: conn.Protocol, Bytes: conn.length(), Clean: conn.clean, Used: true})
+		r.Inputs = append(r.Inputs, ReportInput{ID: conn.ID, Protocol: conn.Protocol, Bytes: conn.Length(), Clean: conn.clean, Used: true})
 	}
 	slices.SortFunc(r.Inputs, func(a, b ReportInput) int { return cmp.Compare(a.ID, b.ID) })
 	type row struct {
@@ -195,11 +192,12 @@ func (b *builder) interruptions(s *source, id int64) error {
 				continue
 			}
 			// A step no longer than the stream's own steps is no interruption.
-			if y.first-o.last <= max(o.step, y.step) {
+			most := max(o.step, y.step)
+			if y.first-o.last <= most {
 				continue
 			}
 			near := s.near(stream, o, y)
-			covered, err := b.contents.Covered(id, stream, o.last, y.first, func(a, z int64) bool { return z-a <= max(o.step, y.step) || near(a, z) })
+			covered, err := b.contents.Covered(id, stream, o.last, y.first, func(a, z int64) bool { return z-a <= most || near(a, z) })
 			if err != nil {
 				return err
 			}

@@ -437,7 +437,7 @@ func (f *follower) look(ctx context.Context) (idle bool, stuck *wire.Finding, er
 			k.done = k.done && (k.begun || !k.left)
 			continue
 		}
-		if c := (&connection{Connection: c, number: len(f.order)}); c.length() > int64(dendro.PreambleSize) {
+		if c := (&connection{Connection: c, number: len(f.order)}); c.Length() > int64(dendro.PreambleSize) {
 			if f.follows(c).raw != nil {
 				f.forget(f.conns[c.ID])
 			}
@@ -909,7 +909,7 @@ func (f *follower) conclude() error {
 	}
 	r.Inputs, r.Source = r.Inputs[:0], r.Source[:0]
 	for _, k := range f.order {
-		length := k.length()
+		length := k.Length()
 		if k.left {
 			length = min(length, k.at)
 		}

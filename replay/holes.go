@@ -138,18 +138,14 @@ func (c *connection) behind(d *connection) bool {
 // rows of q.
 func (l *Loss) before(q *part) {
 	l.next, l.To = q, nil
-	if q == nil {
+	if q == nil || l.From == nil || len(q.streams) == 0 {
 		return
 	}
+	to := *l.From // where all of them begin with what was there already
 	for _, sp := range q.streams {
-		if to := sp.first; l.From != nil && to >= *l.From && (l.To == nil || to > *l.To) {
-			l.To = &to
-		}
+		to = max(to, sp.first)
 	}
-	if l.To == nil && l.From != nil && len(q.streams) > 0 {
-		// All of them begin with what was there already.
-		l.To = l.From
-	}
+	l.To = &to
 }
 
 // damages says that findings of a kind tell of bytes that can't be relied on, or

@@ -150,7 +150,7 @@ func (s *source) alike() (found []wire.Finding, err error) {
 	}
 	longest := s.parts[0].conn
 	for _, p := range s.parts[1:] {
-		if c := p.conn; cmp.Or(cmp.Compare(c.length(), longest.length()), bytes.Compare(c.hash(), longest.hash())) > 0 {
+		if c := p.conn; cmp.Or(cmp.Compare(c.Length(), longest.Length()), bytes.Compare(c.hash(), longest.hash())) > 0 {
 			longest = c
 		}
 	}
@@ -253,7 +253,7 @@ func identify(conns []*connection) error {
 			for _, o := range g {
 				// Of two that are as long the one with the larger hash, so that
 				// the order of the inputs does not matter.
-				if n := cmp.Compare(o.length(), longest.length()); n > 0 || n == 0 && bytes.Compare(o.hash(), longest.hash()) > 0 {
+				if n := cmp.Compare(o.Length(), longest.Length()); n > 0 || n == 0 && bytes.Compare(o.hash(), longest.hash()) > 0 {
 					same, err := beginsWith(o, c)
 					if err != nil {
 						return err

@@ -286,7 +286,7 @@ func (b *builder) settleLosses() {
 // continued says that the connection's bytes are the first ones of another
 // connection, which has more.
 func (c *connection) continued() bool {
-	return c.stands != nil && c.stands != c && len(c.Runs()) == 1 && c.stands.length() > c.length()
+	return c.stands != nil && c.stands != c && len(c.Runs()) == 1 && c.stands.Length() > c.Length()
 }
 
 // hasLive says that rows came: every connection of a publisher may begin with the
@@ -321,14 +321,12 @@ func (c *connection) regained(l *Loss) bool {
 	switch {
 	case !c.continued():
 		return false
-	case c.hasLive():
-		// Where more may have come, the other one must have all of it.
-		return !c.cutOff(l) || c.stands.clean
 	case c.cutOff(l):
-		return false
+		// More may have come: the other one must have all of it.
+		return c.hasLive() && c.stands.clean
 	}
 	// Before the first rows two connections of a publisher are the same.
-	return readFragment(c.stands.Runs()[0], l.Offset).Kind != dendro.KindRows
+	return c.hasLive() || readFragment(c.stands.Runs()[0], l.Offset).Kind != dendro.KindRows
 }
 
 // heal finds the losses that other captured data makes good, and says whether

@@ -430,14 +430,6 @@ func (c *connection) arrival() int64 {
 	return c.FirstArrival.Wall
 }
 
-// length is how many bytes of the connection there are.
-func (c *connection) length() (n int64) {
-	for _, r := range c.Runs() {
-		n += r.End() - r.Start
-	}
-	return n
-}
-
 // end is the offset behind the last byte of the connection that is there.
 func (c *connection) end() int64 {
 	if runs := c.Runs(); len(runs) > 0 {

@@ -167,7 +167,7 @@ func (f *follower) newName(c *capture.Connection, claimed map[string]bool) error
 // applied finds the stream among some that an earlier run applied and with whose
 // bytes c begins: the longest of these, "" for none.
 func (f *follower) applied(c *capture.Connection, claimed map[string]bool, among func(key string) bool) (key string, err error) {
-	length := (&connection{Connection: c}).length()
+	length := c.Length()
 	var keys []string
 	for k, p := range f.raws {
 		if p.Length > 0 && p.Length <= length && !claimed[k] && f.conns[k] == nil && among(k) {

@@ -79,7 +79,7 @@ func (b *builder) collect(set *capture.Set) (links []*link) {
 	var downs, ups []*link
 	for _, c := range set.Connections {
 		if c.Protocol != melin.Name {
-			b.refused(c)
+			b.report.Refused(c)
 			b.report.Connections = append(b.report.Connections, ReportConnection{ID: c.ID, Protocol: wire.SafeText(c.Protocol, 40)})
 			continue
 		}
@@ -94,9 +94,7 @@ func (b *builder) collect(set *capture.Set) (links []*link) {
 			l.down = c
 			downs = append(downs, l)
 		}
-		for _, r := range c.Runs() {
-			b.progress.Total += r.End() - r.Start
-		}
+		b.progress.Total += c.Length()
 	}
 	b.pair(downs, ups)
 	id := 0
@@ -119,16 +117,6 @@ func (b *builder) collect(set *capture.Set) (links []*link) {
 		}
 	}
 	return links
-}
-
-// refused reports a connection of which nothing can be read, so that nobody knows
-// what it is.
-func (b *builder) refused(c *capture.Connection) {
-	if c.Refused != nil {
-		for _, f := range c.Findings {
-			b.report.add(f)
-		}
-	}
 }
 
 // travels is a connection's direction, by its frames where nobody said it.

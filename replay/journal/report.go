@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 
-	"wiretape/capture"
 	"wiretape/internal/unfinished"
 	"wiretape/replay/internal/outcome"
 	"wiretape/wire"
@@ -327,14 +326,6 @@ func (b *builder) conclude() error {
 	return unfinished.WriteFile(filepath.Join(b.dir, ReportName), append(b.report.JSON(), '\n'))
 }
 
-// bytesOf is how many of a connection's bytes are here.
-func bytesOf(c *capture.Connection) (n int64) {
-	for _, run := range c.Runs() {
-		n += run.End() - run.Start
-	}
-	return n
-}
-
 func (b *builder) concludeLink(l *link) error {
 	for what := range l.overflow {
 		b.report.add(wire.Finding{Kind: KindLimit, Connection: l.id(), Message: "the connection has more " + what + " than are kept; the rest was not looked at"})
@@ -353,7 +344,7 @@ func (b *builder) concludeLink(l *link) error {
 			c, other = l.up, l.down
 		}
 		x := ReportConnection{ID: c.ID, Protocol: melin.Name, Used: true, Direction: dir.String(), Endpoint: wire.SafeText(c.Endpoint, 300),
-			Layout: l.layout.String(), LayoutFrom: l.layoutFrom, Lineage: lineage, Bytes: bytesOf(c), Frames: st.frames, Entries: st.slots,
+			Layout: l.layout.String(), LayoutFrom: l.layoutFrom, Lineage: lineage, Bytes: c.Length(), Frames: st.frames, Entries: st.slots,
 			Clean: st.clean, Ending: st.ending, ReplicaKey: hex.EncodeToString(l.key)}
 		if other != nil {
 			x.Pair, x.PairedBy = other.ID, l.paired
@@ -381,7 +372,7 @@ func (b *builder) concludeLink(l *link) error {
 			peer = int64(pair)
 		}
 		return b.cat.connections.Add(int64(id), c.ID, dir.String(), peer, c.Endpoint, int64(l.layout), l.set.String(), l.layoutFrom,
-			key, in, bytesOf(c), st.frames, st.ending, first, last)
+			key, in, c.Length(), st.frames, st.ending, first, last)
 	}
 	if l.down != nil {
 		if err := add(l.downID, l.upID, wire.Downstream, &l.downStat); err != nil {

@@ -144,11 +144,7 @@ func (b *builder) build(set *capture.Set, conns []*capture.Connection) (wrong []
 	}
 	for _, c := range set.Connections {
 		if c.Protocol != aewr.Name {
-			if c.Refused != nil { // nobody knows what it is
-				for _, f := range c.Findings {
-					b.report.add(f)
-				}
-			}
+			b.report.Refused(c)
 			b.report.Other = append(b.report.Other, OtherConnection{Connection: c.ID, Protocol: c.Protocol})
 		}
 	}

@@ -3,18 +3,17 @@
 // and each entry is held against what it may say.
 
 import { number } from './format.js';
+import { patient } from './patience.js';
 
 /** The most files that are opened at once. */
 export const MAX_FILES = 100000;
 /** The largest list that is read, in bytes. */
-export const MAX_LIST = 64 << 20;
+const MAX_LIST = 64 << 20;
 /** How long a path and a URL in it may be, in UTF-16 units. */
 const MAX_PATH = 4096;
 const MAX_URL = 16384;
 /** The largest file: places are exact as doubles. */
-const MAX_SIZE = 2 ** 52;
-/** How long a server may give nothing, in milliseconds. */
-const PATIENCE = 60000;
+export const MAX_SIZE = 2 ** 52;
 
 /** Refuses what is not of this page's own site: a link to this page may say where to ask, but never elsewhere. */
 function own(u) {
@@ -25,17 +24,7 @@ function own(u) {
 /** Fetches a list, until control ends it: [{path, url, size}]. */
 export async function fetchList(base, control) {
   own(base);
-  const wait = async (p) => {
-    const timer = setTimeout(() => control.abort(new Error(`the server has given nothing for ${PATIENCE / 1000} s`)), PATIENCE);
-    try {
-      return await p;
-    } catch (e) {
-      throw control.signal.aborted ? control.signal.reason : e;
-    } finally {
-      clearTimeout(timer);
-    }
-  };
-  const r = await wait(fetch(base, { signal: control.signal }));
+  const r = await patient(control, fetch(base, { signal: control.signal }));
   const refuse = (why) => {
     r.body?.cancel().catch(() => {});
     throw new Error(why);
@@ -50,7 +39,7 @@ export async function fetchList(base, control) {
   let size = 0;
   const reader = r.body?.getReader();
   while (reader) {
-    const { done, value } = await wait(reader.read());
+    const { done, value } = await patient(control, reader.read());
     if (done) break;
     size += value.length;
     if (size > MAX_LIST) {

@@ -121,17 +121,29 @@ func (d *Decoder) confirmed(b []byte, size int64) bool {
 // nextSound is the place of the first header in b, from from on, that passes
 // every check, -1 when there is none.
 func (d *Decoder) nextSound(b []byte, from int) int {
-	for {
+	for ; ; from++ {
+		at, _, sums := nextHeader(b, from)
+		if at < 0 || sums {
+			return at
+		}
+		from = at
+	}
+}
+
+// nextHeader is the first header in b, from from on, that passes every check but
+// that of its checksum, with its place, -1 when there is none; sums says that it
+// passes this one too.
+func nextHeader(b []byte, from int) (at int, h Header, sums bool) {
+	for ; ; from++ {
 		i := bytes.Index(b[from:], []byte(Magic))
 		if i < 0 || len(b)-from-i < HeaderSize {
-			return -1
+			return -1, Header{}, false
 		}
 		from += i
 		head := (*[HeaderSize]byte)(b[from:])
-		if h := parseHeader(head); h.sound() && checksum(head) == h.HeaderChecksum {
-			return from
+		if h = parseHeader(head); h.sound() {
+			return from, h, checksum(head) == h.HeaderChecksum
 		}
-		from++
 	}
 }
 
@@ -147,18 +159,13 @@ func (d *Decoder) search(b []byte, from int, end bool, why *wire.Finding) wire.H
 		// Not even the byte that is known to be none is there.
 		return wire.Head{Type: wire.UnitMore, Size: int64(from)}
 	}
-	for at := from; ; at++ {
-		i := bytes.Index(b[at:], []byte(Magic))
-		if i < 0 || len(b)-at-i < HeaderSize {
+	for next := from; ; next++ {
+		at, h, sums := nextHeader(b, next)
+		if at < 0 {
 			break
 		}
-		at += i
-		head := (*[HeaderSize]byte)(b[at:])
-		h := parseHeader(head)
-		if !h.sound() {
-			continue
-		}
-		if checksum(head) != h.HeaderChecksum {
+		next = at
+		if !sums {
 			follows, need := d.follows(b[at:], h.Size(), end)
 			if !follows && need == 0 {
 				continue

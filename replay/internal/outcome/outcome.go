@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"wiretape/capture"
 	"wiretape/internal/jsontext"
 	"wiretape/wire"
 )
@@ -84,6 +85,18 @@ func (l *List) open() bool {
 		}
 	}
 	return false
+}
+
+// Refused notes the findings of a connection of which nothing can be read, so that
+// nobody knows what it is, and says whether it is one.
+func (l *List) Refused(c *capture.Connection) bool {
+	if c.Refused == nil {
+		return false
+	}
+	for _, f := range c.Findings {
+		l.Note(f)
+	}
+	return true
 }
 
 // NewList is an empty list, whose members are empty and not null in JSON.

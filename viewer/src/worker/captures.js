@@ -13,7 +13,8 @@ import { packContext, packMidStream } from './packed.js';
 import { MAX_SIDECAR, read } from './sidecar.js';
 import { ZstPart, isZst } from './zst.js';
 import { many } from '../format.js';
-import { Ended, MAX_SIZE, Slice } from './reader.js';
+import { MAX_SIZE } from '../listing.js';
+import { Ended, Slice } from './reader.js';
 
 const NAME = /^(c(?!00000000)\d{8}-[0-9a-f]{8})\.((?!00000000)\d{8})\.(cap|cap\.partial|cap\.zst|json|json\.partial|idx)$/;
 /** The endings of a file's bytes, in the order in which they are taken where several are there. */

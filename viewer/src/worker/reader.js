@@ -2,6 +2,9 @@
 // on disk, a file behind a URL read by ranges, or a compressed one; and the
 // window that follows a walk over them.
 
+import { MAX_SIZE } from '../listing.js';
+import { patient } from '../patience.js';
+
 /** A source that is not what it was when it was opened. */
 export class ChangedError extends Error {}
 
@@ -10,8 +13,6 @@ export class Ended extends Error {}
 
 /** From how many bytes on a read is given to the other worker. */
 const APART = 256 << 10;
-/** The largest offset that is counted with: places are exact as doubles. */
-export const MAX_SIZE = 2 ** 52;
 
 /** The other end of read-worker.js. */
 class Apart {
@@ -82,8 +83,6 @@ export class Slice {
   }
 }
 
-/** How long a server may give nothing, in milliseconds. */
-const PATIENCE = 60000;
 /** How long the end of an answer may come behind its last byte. */
 const LINGER = 250;
 
@@ -108,14 +107,9 @@ class Asked {
   async wait(p) {
     this.signal.throwIfAborted();
     this.signal.addEventListener('abort', this.end);
-    const timer = setTimeout(() => this.control.abort(new Error(`${this.url}: the server has given nothing for ${PATIENCE / 1000} s`)), PATIENCE);
     try {
-      return await p();
-    } catch (e) {
-      // Firefox gives an error of its own for a body whose request was ended.
-      throw this.control.signal.aborted ? this.control.signal.reason : e;
+      return await patient(this.control, p(), `${this.url}: `);
     } finally {
-      clearTimeout(timer);
       this.signal.removeEventListener('abort', this.end);
     }
   }
