@@ -826,16 +826,27 @@ func TestAnotherProtocol(t *testing.T) {
 		{"itself", "aewr", aewr, "", wire.EndingClean},
 	} {
 		for _, piece := range []int{1, len(tc.stream)} {
+			tc := tc
+			if tc.other == "bad-preamble" && piece == 1 {
+				tc.other = "aewr" // its magic is there before a preamble could be
+			}
 			t.Run(fmt.Sprintf("%s as %s, by %d", tc.name, tc.protocol, piece), func(t *testing.T) {
+				recorder := make(chan *record.Recorder, 1)
 				addr := peer.Listen(t, func(c net.Conn, _ int) error {
-					for p, n := tc.stream, piece; len(p) > 0; {
-						if len(tc.stream)-len(p) >= 100 {
-							n = len(p) // the first bytes tell
+					r := <-recorder
+					for sent := 0; sent < len(tc.stream); {
+						n := min(piece, len(tc.stream)-sent)
+						if sent >= 100 {
+							n = len(tc.stream) - sent // the first bytes tell
 						}
-						if _, err := c.Write(p[:min(n, len(p))]); err != nil {
+						if _, err := c.Write(tc.stream[sent : sent+n]); err != nil {
 							return nil
 						}
-						p = p[min(n, len(p)):]
+						sent += n
+						// One by one they come only where each was read before the next is sent.
+						for until := time.Now().Add(time.Second); n == 1 && r.Status().Received < int64(sent) && time.Now().Before(until); {
+							time.Sleep(50 * time.Microsecond)
+						}
 					}
 					if tc.other != "" {
 						return peer.Hold(c) // nothing but what it is ends it
@@ -846,6 +857,7 @@ func TestAnotherProtocol(t *testing.T) {
 				var log bytes.Buffer
 				r := open(t, "rec", record.Options{Protocol: tc.protocol, NoRetry: tc.other == "", Capture: capture.Options{FS: mem},
 					Log: slog.New(slog.NewTextHandler(&log, nil))})
+				recorder <- r
 				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 				defer cancel()
 				r.Record(ctx, sourceOf(t, "tcp://"+addr, source.Options{}))
